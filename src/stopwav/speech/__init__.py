@@ -1,0 +1,1 @@
+"""What is measured: audio, corpora, words and the trace of a stream. Knows no clocks."""
