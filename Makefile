@@ -1,0 +1,29 @@
+# `make demo` and `make test` need Python 3.11 or newer and make, nothing else: .venv is made when it is not there.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint docs clean
+
+demo: .venv/ready
+	$(BIN)/stopwav demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/ready
+	$(BIN)/python scripts/make_reference.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+
+# PyTorch is pinned in constraints.txt and installed by whatever needs it; nothing here does.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip setuptools
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine]'
+	touch .venv/ready

@@ -1,0 +1,85 @@
+"""stopwav, the stopwatch for speech recognition.
+
+    import stopwav
+
+    stopwav.measure(lambda: sorted(data))        # rounds in fresh processes, with an interval
+    stopwav.race(old, new).verdict               # interleaved and paired: faster, slower, same, … or undecided
+    with stopwav.stage("features"): ...          # mark a part of a call
+    stopwav.latency(["pocketsphinx"])            # how long a listener waits for each word, and why
+
+Importing it imports neither torch nor any engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+# `measure` is a package and, for the user, the function in it: bound here, after the package, the function wins.
+from stopwav.errors import Caution, StopwavError
+from stopwav.measure.plan import COMPARISON, QUICK, REPORT, Plan
+from stopwav.measure.rounds import Measurement, Race, Round, measure, race
+from stopwav.measure.stages import stage
+from stopwav.measure.workload import FunctionWorkload, Workload
+
+if TYPE_CHECKING:
+    from stopwav.engines.protocol import Engine, EngineInfo, Session, StreamingEngine
+    from stopwav.record import Record, Result
+    from stopwav.speech.audio import Audio
+    from stopwav.speech.corpus import load_corpus
+    from stopwav.speech.events import Hypothesis
+    from stopwav.studies import results
+    from stopwav.studies.latency import latency
+
+__version__ = "0.1.0"
+
+# Names that bring numpy, pydantic or more with them: imported when first used, so that `stopwav --help` is quick.
+_LAZY = {
+    "Audio": "stopwav.speech.audio",
+    "Engine": "stopwav.engines.protocol",
+    "EngineInfo": "stopwav.engines.protocol",
+    "Hypothesis": "stopwav.speech.events",
+    "Record": "stopwav.record",
+    "Result": "stopwav.record",
+    "Session": "stopwav.engines.protocol",
+    "StreamingEngine": "stopwav.engines.protocol",
+    "latency": "stopwav.studies.latency",
+    "load_corpus": "stopwav.speech.corpus",
+    "results": "stopwav.studies",
+}
+
+__all__ = [
+    "COMPARISON",
+    "QUICK",
+    "REPORT",
+    "Audio",
+    "Caution",
+    "Engine",
+    "EngineInfo",
+    "FunctionWorkload",
+    "Hypothesis",
+    "Measurement",
+    "Plan",
+    "Race",
+    "Record",
+    "Result",
+    "Round",
+    "Session",
+    "StopwavError",
+    "StreamingEngine",
+    "Workload",
+    "__version__",
+    "latency",
+    "load_corpus",
+    "measure",
+    "race",
+    "results",
+    "stage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'stopwav' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,31 @@
+"""`stopwav demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stopwav.cli.options import Json
+
+
+def demo(
+    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
+    json: Json = False,
+) -> None:
+    """Measure the packaged recognisers on the bundled corpus, in about two minutes."""
+    import sys
+
+    from stopwav.cli.output import print_results, progress_bar
+    from stopwav.engines.registry import BUILT_IN
+    from stopwav.studies.latency import latency
+
+    wanted = [listed for listed in BUILT_IN if listed.name != "fake"]
+    for listed in wanted:
+        if listed.version is None:
+            print(f"without {listed.name}: {listed.install}", file=sys.stderr)
+    with progress_bar() as progress:
+        # One round: the point is to see it work; `stopwav latency` takes three.
+        record = latency([one.name for one in wanted if one.version], rounds=1, save=save, progress=progress)
+    print_results(record, as_json=json)

@@ -1,0 +1,17 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Corpus = Annotated[
+    str,
+    typer.Option(
+        help="`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."
+    ),
+]
+Words = Annotated[Path | None, typer.Option(help="CTM file with the time of every word; default: found by alignment.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]

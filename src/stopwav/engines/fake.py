@@ -1,0 +1,100 @@
+"""A scripted engine: spins for given times and returns given texts. For checking the instrument, never a recogniser."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav.engines.protocol import DEFAULT_CHUNK_S, EngineInfo
+from stopwav.errors import StopwavError
+from stopwav.measure.stages import stage
+from stopwav.speech.audio import Audio
+from stopwav.speech.events import Hypothesis
+
+
+class Fake:
+    """Takes `service_ms` per chunk (a list is repeated) and shows `partials` one per chunk, then `final`.
+
+    The script is a JSON file with those keys (`fake:script.json`), or given by the options of the same names.
+    """
+
+    def __init__(
+        self,
+        source: str | None = None,
+        service_ms: float | Sequence[float] = 1.0,
+        finish_ms: float = 0.0,
+        partials: Sequence[str | None] = (),
+        final: str = "",
+        chunk_s: float = DEFAULT_CHUNK_S,
+        lookahead_s: float = 0.0,
+    ) -> None:
+        script = _read_script(source) if source else {}
+        times = script.get("service_ms", service_ms)
+        self.service_s = [t / 1e3 for t in (times if isinstance(times, Sequence) else [times])]
+        self.finish_s = float(script.get("finish_ms", finish_ms)) / 1e3
+        self.partials = list(script.get("partials", partials))
+        self.final = str(script.get("final", final))
+        self.info = EngineInfo(
+            name="fake",
+            version="1",
+            chunk_s=script.get("chunk_s", chunk_s),
+            lookahead_s=script.get("lookahead_s", lookahead_s),
+            notes=("scripted: no recogniser",),
+        )
+
+    def open(self) -> FakeSession:
+        """A new stream, from the start of the script."""
+        return FakeSession(self)
+
+    def transcribe(self, batch: Sequence[Audio]) -> list[str]:
+        """The scripted final text for each utterance, one service time each."""
+        for _, seconds in zip(batch, itertools.cycle(self.service_s), strict=False):
+            spin(seconds)
+        return [self.final] * len(batch)
+
+
+class FakeSession:
+    """One run through the script."""
+
+    def __init__(self, engine: Fake) -> None:
+        self._engine = engine
+        self._times = itertools.cycle(engine.service_s)
+        self._partials = iter(engine.partials)
+
+    def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        """The next scripted partial, if it is one."""
+        with stage("inference"):
+            spin(next(self._times))
+        text = next(self._partials, None)
+        return [] if text is None else [Hypothesis(text)]
+
+    def finish(self) -> list[Hypothesis]:
+        """The scripted final text."""
+        with stage("inference"):
+            spin(self._engine.finish_s)
+        return [Hypothesis(self._engine.final)]
+
+
+def spin(seconds: float) -> None:
+    """Return after `seconds`, busy all the while: a sleep would be late by more than the instrument's error."""
+    deadline = perf_counter_ns() + round(seconds * 1e9)
+    while perf_counter_ns() < deadline:
+        pass
+
+
+def _read_script(source: str) -> dict[str, Any]:
+    try:
+        script = json.loads(Path(source).read_text())
+    except (OSError, ValueError) as error:
+        raise StopwavError(f"fake: {source}: not a script ({error})") from error
+    known = {"service_ms", "finish_ms", "partials", "final", "chunk_s", "lookahead_s"}
+    if not isinstance(script, dict) or not script.keys() <= known:
+        raise StopwavError(f"fake: {source}: a script is a JSON object with keys of {', '.join(sorted(known))}")
+    return script

@@ -1,0 +1,104 @@
+"""Moonshine Voice: a small transformer recogniser; version 0.1.0 of its package carries the tiny English model.
+
+Only the package's transcriber is imported, and the model is read from the package's own folder: the functions that
+download models are never called, so the engine never reaches for the network (tested).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav.engines.protocol import EngineInfo
+from stopwav.errors import StopwavError
+from stopwav.measure.stages import stage
+from stopwav.speech.audio import Audio
+from stopwav.speech.events import Hypothesis
+
+SAMPLE_RATE_HZ = 16_000
+
+
+class Moonshine:
+    """Moonshine tiny, English, through the library's own streaming: a growing segment is decoded again and again."""
+
+    def __init__(self, source: str | None = None, update_interval_s: float = 0.5) -> None:
+        from moonshine_voice.moonshine_api import ModelArch
+        from moonshine_voice.transcriber import Transcriber
+        from moonshine_voice.utils import get_assets_path
+
+        folder = Path(source) if source else Path(get_assets_path()) / "tiny-en"
+        if not (folder / "encoder_model.ort").is_file():
+            raise StopwavError(
+                f"moonshine: no model in {folder} (encoder_model.ort is missing); "
+                "name a folder with Moonshine's .ort files, or pip install 'moonshine-voice==0.1.0', which carries one"
+            )
+        self._transcriber = Transcriber(folder, ModelArch.TINY, update_interval=update_interval_s)
+        self.info = EngineInfo(
+            name="moonshine",
+            version=version("moonshine-voice"),
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            model=folder.name,
+            precision="8-bit weights (onnxruntime)",
+        )
+
+    def open(self) -> MoonshineSession:
+        """A new stream."""
+        return MoonshineSession(self._transcriber.create_stream())
+
+    def transcribe(self, batch: Sequence[Audio]) -> list[str]:
+        """The text of each utterance, one after the other: the library has no batches."""
+        return [self._transcribe(audio) for audio in batch]
+
+    def _transcribe(self, audio: Audio) -> str:
+        transcript = self._transcriber.transcribe_without_streaming(audio.samples.tolist(), audio.sample_rate_hz)
+        return " ".join(line.text for line in transcript.lines)
+
+
+class MoonshineSession:
+    """One stream: the library calls back with the lines that changed; a listener sees all lines joined."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._lines: dict[int, str] = {}
+        self._shown = ""
+        self._error: Exception | None = None
+        stream.add_listener(self._hear)
+        stream.start()
+
+    def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        """The text, where this audio changed it."""
+        with stage("copy"):
+            values = samples.tolist()  # the library takes a list of floats
+        with stage("inference"):
+            self._stream.add_audio(values, SAMPLE_RATE_HZ)
+        return self._changed()
+
+    def finish(self) -> list[Hypothesis]:
+        """The final text."""
+        with stage("inference"):
+            self._stream.stop()
+        texts = self._changed()
+        self._stream.close()
+        return texts
+
+    def _hear(self, event: Any) -> None:
+        # The library reports an error of its last update to listeners instead of raising it.
+        if getattr(event, "error", None) is not None:
+            self._error = event.error
+        elif event.line is not None:
+            self._lines[event.line.line_id] = event.line.text
+
+    def _changed(self) -> list[Hypothesis]:
+        if self._error is not None:
+            raise self._error
+        with stage("post"):
+            text = " ".join(self._lines.values())
+        if text == self._shown:
+            return []
+        self._shown = text
+        return [Hypothesis(text)]

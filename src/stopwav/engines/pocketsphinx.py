@@ -1,0 +1,91 @@
+"""CMU PocketSphinx: a small hidden-Markov-model recogniser whose English model comes in its package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav.engines.protocol import EngineInfo
+from stopwav.measure.stages import stage
+from stopwav.speech.audio import Audio
+from stopwav.speech.events import Hypothesis
+
+
+class PocketSphinx:
+    """PocketSphinx with its packaged US English model. Partials are revised as audio arrives."""
+
+    def __init__(self) -> None:
+        from pocketsphinx import Decoder
+
+        self._decoder = Decoder(loglevel="FATAL")
+        self.info = EngineInfo(
+            name="pocketsphinx",
+            version=version("pocketsphinx"),
+            model="en-us (in the package)",
+            precision="int16 audio, fixed-point scores",
+        )
+
+    def open(self) -> PocketSphinxSession:
+        """A new stream."""
+        # The running cepstral mean is carried from utterance to utterance: without a reset the text of a stream would
+        # depend on which ones came before it.
+        self._decoder.reinit_feat()
+        self._decoder.start_utt()
+        return PocketSphinxSession(self._decoder)
+
+    def transcribe(self, batch: Sequence[Audio]) -> list[str]:
+        """The text of each utterance, decoded in one piece, one after the other."""
+        return [self._transcribe(audio) for audio in batch]
+
+    def _transcribe(self, audio: Audio) -> str:
+        self._decoder.reinit_feat()
+        self._decoder.start_utt()
+        self._decoder.process_raw(_pcm(audio.samples), full_utt=True)
+        self._decoder.end_utt()
+        return _text(self._decoder)
+
+
+class PocketSphinxSession:
+    """One stream through the decoder."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self._shown = ""
+
+    def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        """The partial text, where it changed."""
+        with stage("features"):
+            pcm = _pcm(samples)
+            # Features alone for all but the last sample; the call with that one then searches everything buffered.
+            # The text is the same to the letter as in one call (tested), and the two parts can be timed apart.
+            self._decoder.process_raw(pcm[:-2], no_search=True, full_utt=False)
+        with stage("inference"):
+            self._decoder.process_raw(pcm[-2:], full_utt=False)
+        return self._changed()
+
+    def finish(self) -> list[Hypothesis]:
+        """The final text, after a second pass over the whole utterance."""
+        with stage("inference"):
+            self._decoder.end_utt()
+        return self._changed()
+
+    def _changed(self) -> list[Hypothesis]:
+        with stage("post"):
+            text = _text(self._decoder)
+        if text == self._shown:
+            return []
+        self._shown = text
+        return [Hypothesis(text)]
+
+
+def _pcm(samples: NDArray[np.float32]) -> bytes:
+    return (np.clip(samples, -1.0, 1.0) * 32767).astype(np.int16).tobytes()
+
+
+def _text(decoder: Any) -> str:
+    hypothesis = decoder.hyp()
+    return hypothesis.hypstr if hypothesis else ""

@@ -1,0 +1,205 @@
+"""Energy of a call: counter differences over a window of seconds, gross and net of idle, each part named apart."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stopwav.measure.meters import Counter, Meter, Meters, NoMeter, find_meters
+
+__all__ = ["EnergyReading", "PartEnergy", "find_meters", "measure_energy"]
+
+# Two seconds are twenty ticks of the slowest counter of a GPU or CPU: its grain is then at most 5 % of the window.
+MIN_WINDOW_S = 2.0
+IDLE_S = 2.0
+IDLE_NAP_S = 0.05  # long, so that waking up is no work to speak of, yet half a tick of a GPU's counter
+# Long windows are read this often, so that a counter that wraps (RAPL, after minutes at the earliest) wraps at most
+# once between two readings.
+READ_EVERY_S = 1.0
+# How many ticks to wait for a counter to move before the window opens; one that stays still for so long is stuck.
+TICKS_TO_WAIT = 3
+
+EVERY_PART = ("gpu", "cpu package", "dram")
+
+
+class Timekeeper(Protocol):
+    """What the window is timed with: the `time` module, or a stand-in that does not wait."""
+
+    def perf_counter(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class PartEnergy:
+    """Energy of one part over the window; net is gross less what idling would have taken."""
+
+    gross_j: float
+    idle_w: float | None
+    net_j: float | None
+
+
+@dataclass(frozen=True)
+class EnergyReading:
+    """What the window cost, part by part; a part without a number is missing, and the note says why."""
+
+    source: str
+    parts: Mapping[str, PartEnergy]
+    total: PartEnergy | None
+    window_s: float
+    iterations: int
+    note: str | None = None
+
+    @property
+    def gross_j(self) -> float | None:
+        """Joules of the whole window, where every part has a number."""
+        return self.total.gross_j if self.total else None
+
+    @property
+    def net_j(self) -> float | None:
+        """Joules of the whole window beyond idling, where every part has a number."""
+        return self.total.net_j if self.total else None
+
+    def mean_w(self, part: str) -> float:
+        """Mean gross power of a part, in watts."""
+        return self.parts[part].gross_j / self.window_s
+
+
+def measure_energy(
+    call: Callable[[], object],
+    meter: Meter | NoMeter | Meters,
+    *,
+    min_window_s: float = MIN_WINDOW_S,
+    idle_s: float = IDLE_S,
+    whole: Collection[str] = EVERY_PART,
+    clock: Timekeeper = time,
+) -> EnergyReading:
+    """The energy of a call, repeated until the window is long enough; without a meter nothing is run.
+
+    A call that starts work on a device must wait for it. `whole` names the parts that make up the machine: only
+    with all of them is there a total. `measure_energy(call, find_meters())` reads every meter at once and knows them.
+    """
+    if isinstance(meter, Meters):
+        whole, meter = meter.whole, meter.joined()
+    if isinstance(meter, NoMeter):
+        return EnergyReading(meter.source, {}, None, 0.0, 0, f"no energy: {meter.reason}")
+    idle = _window(lambda: clock.sleep(IDLE_NAP_S), meter, max(idle_s, meter.min_window_s), clock)
+    work = _window(call, meter, max(min_window_s, meter.min_window_s), clock)
+    return _reading(work, idle, whole)
+
+
+def _reading(work: _Window, idle: _Window, whole: Collection[str]) -> EnergyReading:
+    """What two windows say about the work, with a reason for each number they do not give."""
+    parts: dict[str, PartEnergy] = {}
+    notes: list[str] = []
+    for part in work.meter.parts:
+        gross_j, why = work.joules(part)
+        if gross_j is None:
+            notes.append(f"{part}: no value, {why}")
+            continue
+        idle_j, why = idle.joules(part)
+        if idle_j is None:
+            notes.append(f"{part}: no net value, while idle {why}")
+        parts[part] = _part(gross_j, None if idle_j is None else idle_j / idle.seconds, work.seconds)
+    total = _total(parts, whole, work.seconds)
+    if total is None and whole:
+        notes.append("no total without " + ", ".join(part for part in whole if part not in parts))
+    return EnergyReading(work.meter.source, parts, total, work.seconds, work.iterations, "; ".join(notes) or None)
+
+
+@dataclass
+class _Window:
+    """A tally of a meter's counters from one moment on."""
+
+    meter: Meter
+    last_uj: list[int | None] = field(default_factory=list)
+    spent_uj: list[int] = field(default_factory=list)
+    faults: dict[int, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    iterations: int = 0
+
+    def open(self) -> None:
+        """Set every counter to zero spent, as of now."""
+        self.spent_uj = [0] * len(self.meter.counters)
+        self.last_uj = [self._read(index, counter) for index, counter in enumerate(self.meter.counters)]
+
+    def update(self) -> bool:
+        """Whether any counter moved since the last reading; what they moved by is added up."""
+        moved = False
+        for index, counter in enumerate(self.meter.counters):
+            before_uj, after_uj = self.last_uj[index], self._read(index, counter)
+            if before_uj is None or after_uj is None:
+                continue
+            spent_uj = counter.spent_uj(before_uj, after_uj)
+            if spent_uj is None:
+                self.faults[index] = "the counter went back"
+                continue
+            moved = moved or spent_uj > 0
+            self.spent_uj[index] += spent_uj
+            self.last_uj[index] = after_uj
+        return moved
+
+    def joules(self, part: str) -> tuple[float | None, str]:
+        """Joules of a part, or None and the reason: one counter of it that fails or stands still fails the part."""
+        spent_uj = 0
+        for index, counter in enumerate(self.meter.counters):
+            if counter.part != part:
+                continue
+            if index in self.faults:
+                return None, self.faults[index]
+            if self.spent_uj[index] == 0:
+                return None, f"the counter did not advance in {self.seconds:.1f} s"
+            spent_uj += self.spent_uj[index]
+        return spent_uj / 1e6, ""
+
+    def _read(self, index: int, counter: Counter) -> int | None:
+        """The counter now, or None once it failed."""
+        if index in self.faults:
+            return None
+        try:
+            return counter.read_uj()
+        except (OSError, ValueError) as error:
+            self.faults[index] = f"the counter could not be read ({error})"
+            return None
+
+
+def _window(step: Callable[[], object], meter: Meter, min_window_s: float, clock: Timekeeper) -> _Window:
+    """The tally over a window that opens on a tick and closes after the first step that saw a tick once it is over."""
+    window = _Window(meter)
+    window.open()
+    waited_s, pause_s = 0.0, meter.tick_s / 20
+    while not window.update() and waited_s < TICKS_TO_WAIT * meter.tick_s:
+        clock.sleep(pause_s)
+        waited_s += pause_s
+    window.open()
+    start_s = read_s = clock.perf_counter()
+    while True:
+        step()
+        window.iterations += 1
+        now_s = clock.perf_counter()
+        window.seconds = now_s - start_s
+        over_s = window.seconds - min_window_s
+        if over_s < 0 and now_s - read_s < READ_EVERY_S:
+            continue
+        read_s = now_s
+        if (window.update() and over_s >= 0) or over_s >= TICKS_TO_WAIT * meter.tick_s:
+            return window
+
+
+def _part(gross_j: float, idle_w: float | None, window_s: float) -> PartEnergy:
+    """A part's energy; net may be below zero when the work drew no more than idling, and stays so."""
+    return PartEnergy(gross_j, idle_w, None if idle_w is None else gross_j - idle_w * window_s)
+
+
+def _total(parts: Mapping[str, PartEnergy], whole: Collection[str], window_s: float) -> PartEnergy | None:
+    """The sum over the whole machine, or None when a part of it has no number."""
+    if "battery" in parts:
+        return parts["battery"]
+    if not whole or any(part not in parts for part in whole):
+        return None
+    idle = [parts[part].idle_w for part in whole]
+    idle_w = None if None in idle else math.fsum(watts for watts in idle if watts is not None)
+    return _part(math.fsum(parts[part].gross_j for part in whole), idle_w, window_s)

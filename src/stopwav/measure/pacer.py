@@ -1,0 +1,54 @@
+"""Calls that fall due at given times: fed in virtual time, or paced by the wall clock.
+
+In virtual time each call is made as soon as the last one returned, and the schedule is reconstructed:
+`start = max(due, done of the one before)`. The work is the same as in real time, without the waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stopwav.measure.clock import Clock
+from stopwav.measure.stages import Span
+
+Pace = Literal["virtual", "real"]
+
+
+@dataclass(frozen=True)
+class PacedCall:
+    """One call: when it fell due, was started and was done, in seconds of the stream, and what it returned."""
+
+    due_s: float
+    start_s: float
+    done_s: float
+    spans: tuple[Span, ...]
+    result: Any
+
+
+def feed(
+    dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock, pace: Pace
+) -> Iterator[PacedCall]:
+    """Each call as it is made, in order. A call that raises ends the stream; what was yielded before stands."""
+    paced = _feed_real if pace == "real" else _feed_virtual
+    return paced(dues_s, calls, clock)
+
+
+def _feed_virtual(dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock) -> Iterator[PacedCall]:
+    done_s = 0.0
+    for due_s, call in zip(dues_s, calls, strict=True):
+        timing = clock.time(call)
+        start_s = max(due_s, done_s)
+        done_s = start_s + timing.wall_s
+        yield PacedCall(due_s, start_s, done_s, timing.spans, timing.result)
+
+
+def _feed_real(dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock) -> Iterator[PacedCall]:
+    origin_ns = clock.now_ns()
+    for due_s, call in zip(dues_s, calls, strict=True):
+        # Absolute deadlines: a late chunk does not push the ones behind it.
+        clock.wait_until_ns(origin_ns + round(due_s * 1e9))
+        start_s = max(due_s, (clock.now_ns() - origin_ns) / 1e9)
+        timing = clock.time(call)
+        yield PacedCall(due_s, start_s, start_s + timing.wall_s, timing.spans, timing.result)

@@ -1,0 +1,145 @@
+"""A fresh process that holds one object; every way it can end is an outcome and not an exception."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import cloudpickle
+
+Status = Literal["ok", "skipped", "oom", "timeout", "crashed", "error"]
+
+# Enough of what a dying process wrote to tell why; a native stack dump can be megabytes.
+LAST_WORDS_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a request ended: its value where it went well, otherwise what happened and what the process last wrote."""
+
+    status: Status
+    value: Any = None
+    message: str = ""
+    last_words: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a value."""
+        return self.status == "ok"
+
+
+class FreshProcess:
+    """A new interpreter (never a fork) that made one object by `factory(*arguments)` and answers calls of its methods.
+
+    The parent blocks on the pipe and never polls: nothing spins beside the measurement.
+    """
+
+    def __init__(self, factory: Callable[..., object], *arguments: object) -> None:
+        self._request = (None, (factory, *arguments))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Connection | None = None
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by close()
+        self._oom_kills = 0
+
+    def __enter__(self) -> FreshProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there to be asked."""
+        return self._process is not None
+
+    def start(self, time_limit_s: float) -> Outcome:
+        """The outcome of starting the process and making the object."""
+        ours, theirs = Pipe()
+        self._oom_kills = _oom_kill_count()
+        # The path is handed over as it is, so that whatever the parent could import the worker can.
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; from stopwav.measure.worker import main; main({theirs.fileno()})"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(theirs.fileno(),),
+            # A session of its own: Ctrl-C reaches the parent alone, and whatever an engine started ends with it.
+            start_new_session=True,
+        )
+        theirs.close()
+        self._pipe = ours
+        return self._ask(self._request, time_limit_s)
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
+        """The outcome of calling a method of the object."""
+        return self._ask((method, arguments), time_limit_s)
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        self._end()
+        self._log.close()
+
+    def _ask(self, request: tuple[object, ...], time_limit_s: float) -> Outcome:
+        if self._pipe is None:
+            return Outcome("crashed", message="the process has ended already")
+        try:
+            self._pipe.send_bytes(cloudpickle.dumps(request))
+            if not self._pipe.poll(time_limit_s):
+                self._end()
+                return self._failed("timeout", f"no answer within {time_limit_s:g} s; killed")
+            status, value = cloudpickle.loads(self._pipe.recv_bytes())
+        except (EOFError, ConnectionError):
+            return self._died()
+        return Outcome("ok", value) if status == "ok" else self._failed(status, value)
+
+    def _died(self) -> Outcome:
+        assert self._process is not None
+        code = self._process.wait()
+        self._end()
+        if code == -signal.SIGKILL and _oom_kill_count() > self._oom_kills:
+            return self._failed("oom", "killed by the kernel: out of memory")
+        if code < 0:
+            return self._failed("crashed", f"crashed ({signal.Signals(-code).name})")
+        return self._failed("crashed", f"exited with code {code}")
+
+    def _failed(self, status: Status, message: str) -> Outcome:
+        return Outcome(status, message=message, last_words=self._last_words())
+
+    def _last_words(self) -> str:
+        end = self._log.seek(0, 2)
+        self._log.seek(max(0, end - LAST_WORDS_BYTES))
+        return self._log.read().decode("utf-8", "replace").strip()
+
+    def _end(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+def _oom_kill_count() -> int:
+    """Processes of this control group that the kernel has killed for memory so far; 0 where it does not say."""
+    try:
+        lines = Path("/sys/fs/cgroup/memory.events").read_text().splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+    except OSError:
+        return 0

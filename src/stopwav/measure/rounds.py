@@ -1,0 +1,222 @@
+"""Rounds: a round is one fresh process. `measure` takes a workload's rounds, `race` interleaves those of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from stopwav.errors import Caution, StopwavError
+from stopwav.measure.plan import COMPARISON, REPORT, Plan
+from stopwav.measure.process import FreshProcess, Status
+from stopwav.measure.sampler import Samples
+from stopwav.measure.workload import Scalar, Workload, as_workload
+
+if TYPE_CHECKING:
+    from stopwav.measure.energy import EnergyReading
+    from stopwav.measure.memory import HostPeak
+    from stopwav.stats import Estimate, Outliers, Verdict
+
+
+@dataclass(frozen=True)
+class Round:
+    """One fresh process: how it ended and, where it went well, what it measured."""
+
+    index: int
+    status: Status
+    message: str = ""
+    last_words: str = ""
+    load_s: float | None = None
+    samples: Samples | None = None
+    memory: HostPeak | None = None
+    energy: EnergyReading | None = None
+    # Flagged, and taken once more; both are kept.
+    throttled: bool = False
+
+    @property
+    def median_s(self) -> float:
+        """The median of this round's values."""
+        assert self.samples is not None
+        return median(self.samples.values_s)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All rounds of one workload."""
+
+    name: str
+    params: Mapping[str, Scalar]
+    rounds: tuple[Round, ...]
+
+    @property
+    def good(self) -> tuple[Round, ...]:
+        """The rounds that count: those that went well, a throttled one only where its repetition failed."""
+        best: dict[int, Round] = {}
+        for one in self.rounds:
+            if one.status == "ok" and (one.index not in best or not one.throttled):
+                best[one.index] = one
+        return tuple(best[index] for index in sorted(best))
+
+    @property
+    def status(self) -> Status:
+        """`ok` where at least one round went well, otherwise how the first one ended."""
+        return "ok" if self.good else self.rounds[0].status
+
+    @property
+    def time(self) -> Estimate:
+        """Seconds per iteration: the geometric mean of the round medians, with its interval."""
+        from stopwav.stats import Estimate, summarise_rounds
+
+        if not self.good:
+            return Estimate(None, unit="s", note=self.rounds[0].message)
+        return summarise_rounds([one.samples.values_s for one in self.good if one.samples], unit="s")
+
+    @property
+    def outliers(self) -> Outliers:
+        """How many values lie outside Tukey's fences: counted, never removed."""
+        from stopwav.stats import classify_outliers
+
+        return classify_outliers([value for one in self.good if one.samples for value in one.samples.values_s])
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What casts doubt on the numbers, each once."""
+        found = [caution for one in self.good if one.samples for caution in one.samples.cautions]
+        if any(one.throttled for one in self.rounds):
+            found.append(Caution("throttled", "the processor was throttled during a round; it was taken once more"))
+        failed = [one for one in self.rounds if one.status != "ok"]
+        if failed and self.good:
+            found.append(Caution("rounds-failed", f"{len(failed)} of {len(self.rounds)} rounds: {failed[0].message}"))
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two workloads measured in turn, and whether the second is faster than the first."""
+
+    a: Measurement
+    b: Measurement
+    threshold: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The paired verdict over the rounds that went well on both sides."""
+        from stopwav.stats import paired_verdict
+
+        first = {one.index: one.median_s for one in self.a.good}
+        second = {one.index: one.median_s for one in self.b.good}
+        both = sorted(first.keys() & second.keys())
+        return paired_verdict([first[i] for i in both], [second[i] for i in both], threshold=self.threshold)
+
+
+def measure(
+    workload: Workload | Callable[[], object],
+    plan: Plan = REPORT,
+    *,
+    device: str = "cpu",
+    on_round: Callable[[Round], None] | None = None,
+) -> Measurement:
+    """The measurement of a workload: each of `plan.rounds` rounds in a fresh process."""
+    workload = as_workload(workload)
+    rounds: list[Round] = []
+    for index in range(plan.rounds):
+        for one in _take_round(workload, plan, index, device):
+            rounds.append(one)
+            if on_round is not None:
+                on_round(one)
+    return Measurement(workload.name, dict(workload.params), tuple(rounds))
+
+
+def race(
+    a: Workload | Callable[[], object],
+    b: Workload | Callable[[], object],
+    plan: Plan = COMPARISON,
+    *,
+    threshold: float = 0.01,
+    device: str = "cpu",
+    on_round: Callable[[Round], None] | None = None,
+) -> Race:
+    """Two workloads measured in interleaved rounds (AB BA AB …), with a verdict on b against a."""
+    if plan.rounds < 2:
+        raise StopwavError(f"race: plan.rounds={plan.rounds}; no verdict can be had from one round a side, use 10")
+    sides = [as_workload(a), as_workload(b)]
+    rounds: list[list[Round]] = [[], []]
+    for index in range(plan.rounds):
+        for side in alternating_order(2, index):
+            for one in _take_round(sides[side], plan, index, device):
+                rounds[side].append(one)
+                if on_round is not None:
+                    on_round(one)
+    first, second = (
+        Measurement(side.name, dict(side.params), tuple(taken)) for side, taken in zip(sides, rounds, strict=True)
+    )
+    return Race(first, second, threshold)
+
+
+def alternating_order(count: int, index: int) -> list[int]:
+    """The order of `count` contenders in turn `index`: forwards, then backwards, so that drift favours none."""
+    order = list(range(count))
+    return order if index % 2 == 0 else order[::-1]
+
+
+def _take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iterator[Round]:
+    """The round, and its repetition where the processor was throttled meanwhile."""
+    first = _run_round(workload, plan, index, device)
+    yield first
+    if first.throttled:
+        yield _run_round(workload, plan, index, device)
+
+
+def _run_round(workload: Workload, plan: Plan, index: int, device: str) -> Round:
+    with FreshProcess(RoundRunner, workload, plan, device) as process:
+        outcome = process.start(plan.time_limit_s)
+        if outcome.ok:
+            outcome = process.call("run", time_limit_s=plan.time_limit_s)
+        if not outcome.ok:
+            return Round(index, outcome.status, outcome.message, outcome.last_words)
+        taken: Round = outcome.value
+        return replace(taken, index=index)
+
+
+class RoundRunner:
+    """What a round does inside its fresh process: load, first call, warm-up, values, then memory and energy apart."""
+
+    def __init__(self, workload: Workload, plan: Plan, device: str) -> None:
+        self._workload, self._plan = workload, plan
+        self._clock = _clock_for(device)
+
+    def run(self) -> Round:
+        """The finished round."""
+        from stopwav.measure.machine import throttle_count
+        from stopwav.measure.memory import measure_host_peak
+        from stopwav.measure.sampler import sample
+
+        loaded = self._clock.time(self._workload.setup)
+        call = loaded.result
+        before = throttle_count()
+        samples = sample(call, self._clock, self._plan)
+        after = throttle_count()
+        return Round(
+            index=0,
+            status="ok",
+            load_s=loaded.wall_s,
+            samples=samples,
+            memory=measure_host_peak(call),
+            energy=self._energy(call),
+            throttled=before is not None and after is not None and after > before,
+        )
+
+    def _energy(self, call: Callable[[], object]) -> EnergyReading | None:
+        if not self._plan.energy:
+            return None
+        from stopwav.measure.energy import measure_energy
+        from stopwav.measure.meters import find_meters
+
+        return measure_energy(call, find_meters())
+
+
+def _clock_for(device: str) -> Any:
+    from stopwav.measure.clock import CudaClock, WallClock
+
+    return CudaClock(device) if device.startswith("cuda") else WallClock()

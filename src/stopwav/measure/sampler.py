@@ -1,0 +1,116 @@
+"""One round's numbers: first call, warm-up, loops, values, stop rule. The one loop in the package that repeats a call
+to time it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from stopwav.errors import Caution
+from stopwav.measure.clock import Clock, Timing
+from stopwav.measure.plan import Plan
+
+MIN_WARMUP_CALLS = 3
+MAX_WARMUP_CALLS = 20
+MAX_WARMUP_S = 30.0
+# The clock's own cost, about 1 µs, is a ten-thousandth of the shortest value.
+MIN_VALUE_S = 0.010
+# Values are added five at a time: testing the stop rule after each one would stop on lucky streaks more often.
+STEP = 5
+# Drift between the last and the middle third of the warm-up beyond which the process is called "not warm".
+WARM_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One round of a workload: what its first call, its warm-up and each value took, per iteration, in seconds."""
+
+    first_s: float
+    warmup_s: tuple[float, ...]
+    loops: int
+    values_s: tuple[float, ...]
+    device_values_s: tuple[float, ...]
+    stages_s: tuple[dict[str, float], ...]
+    cautions: tuple[Caution, ...]
+
+
+def sample(call: Callable[[], object], clock: Clock, plan: Plan) -> Samples:
+    """The samples of one round of `call`."""
+    first_s = clock.time(call).wall_s
+    warmup_s, cautions = warm_up(call, clock, plan)
+    loops = choose_loops(call, clock)
+    timings = _take_values(call, loops, clock, plan)
+    return Samples(
+        first_s=first_s,
+        warmup_s=warmup_s,
+        loops=loops,
+        values_s=tuple(timing.wall_s / loops for timing in timings),
+        device_values_s=tuple(timing.device_s / loops for timing in timings if timing.device_s is not None),
+        stages_s=tuple({path: total / loops for path, total in timing.stages.items()} for timing in timings),
+        cautions=cautions,
+    )
+
+
+def warm_up(call: Callable[[], object], clock: Clock, plan: Plan) -> tuple[tuple[float, ...], tuple[Caution, ...]]:
+    """The warm-up calls in seconds, never mixed into the values, and a caution if the process was still changing."""
+    taken_s: list[float] = []
+    while len(taken_s) < MAX_WARMUP_CALLS and sum(taken_s) < MAX_WARMUP_S:
+        if len(taken_s) >= MIN_WARMUP_CALLS and sum(taken_s) >= plan.warmup_s:
+            break
+        taken_s.append(clock.time(call).wall_s)
+    return tuple(taken_s), _warmth(taken_s)
+
+
+def _warmth(values_s: list[float]) -> tuple[Caution, ...]:
+    from statistics import median
+
+    third = len(values_s) // 3
+    # One value against one other is noise on any shared machine: that says nothing about warmth.
+    if third < 2:
+        return ()
+    middle, last = median(values_s[third : 2 * third]), median(values_s[2 * third :])
+    if middle > 0 and abs(last / middle - 1) > WARM_TOLERANCE:
+        change = f"{last / middle - 1:+.0%}"
+        return (Caution("not-warm", f"the end of the warm-up differs from its middle by {change}; warm up longer"),)
+    return ()
+
+
+def choose_loops(call: Callable[[], object], clock: Clock) -> int:
+    """Iterations per value: 1 for calls of 10 ms or more, else doubled until a value takes that long."""
+    loops = 1
+    while clock.time(partial(_repeat, call, loops)).wall_s < MIN_VALUE_S:
+        loops *= 2
+        # A call that costs nothing at all (a fake clock that stands still) must not loop for ever.
+        if loops >= 1 << 24:
+            break
+    return loops
+
+
+def _repeat(call: Callable[[], object], loops: int) -> None:
+    for _ in range(loops):
+        call()
+
+
+def _take_values(call: Callable[[], object], loops: int, clock: Clock, plan: Plan) -> list[Timing]:
+    block = call if loops == 1 else partial(_repeat, call, loops)
+    timings: list[Timing] = []
+    spent_s = 0.0
+    while True:
+        timing = clock.time(block)
+        # What a call returns may be as large as the model's output: it is not held while others are timed.
+        timings.append(Timing(timing.wall_s, timing.device_s, timing.spans, None))
+        spent_s += timing.wall_s
+        count = len(timings)
+        if count >= plan.max_values or spent_s >= plan.max_values_s:
+            return timings
+        enough = count >= plan.min_values and spent_s >= plan.min_values_s
+        if enough and (count - plan.min_values) % STEP == 0 and _precise(timings, plan.precision):
+            return timings
+
+
+def _precise(timings: list[Timing], precision: float) -> bool:
+    from stopwav.stats import median_interval
+
+    median, low, high = median_interval([timing.wall_s for timing in timings])
+    return low is not None and high is not None and (high - low) / 2 <= precision * median

@@ -1,0 +1,77 @@
+"""What runs inside the fresh process: makes one object and answers calls of its methods, one at a time.
+
+Messages are cloudpickles over a pipe of their own, so that whatever an engine prints cannot break the protocol.
+A request is `(method, arguments)`, a reply `(status, value or message)`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+
+from stopwav.errors import StopwavError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(descriptor: int) -> None:
+    """Serve the parent at the other end of the pipe until it closes it."""
+    _die_with_parent()
+    # Native libraries print to descriptor 1: it goes where standard error goes, into the parent's "last words".
+    os.dup2(2, 1)
+    pipe = Connection(descriptor)
+    target: Any = None
+    while True:
+        try:
+            request = pipe.recv_bytes()
+        except EOFError:
+            return
+        reply, target = _answer(request, target)
+        pipe.send_bytes(reply)
+
+
+def _answer(request: bytes, target: Any) -> tuple[bytes, Any]:
+    try:
+        method, arguments = cloudpickle.loads(request)
+        if method is None:
+            factory, *arguments = arguments
+            target = factory(*arguments)
+            return cloudpickle.dumps(("ok", None)), target
+        return cloudpickle.dumps(("ok", getattr(target, method)(*arguments))), target
+    except BaseException as error:  # whatever the code under test raises is a result
+        return cloudpickle.dumps((_status_of(error), describe_error(error))), target
+
+
+def _status_of(error: BaseException) -> str:
+    # torch's OutOfMemoryError is recognised by name: torch is not imported here.
+    return "oom" if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" else "error"
+
+
+def describe_error(error: BaseException) -> str:
+    """One line: the message of our own errors, and the type, the message and the place of any other."""
+    if isinstance(error, StopwavError):
+        return str(error)
+    place = ""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is not None:
+        place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+    return f"{type(error).__name__}: {error}{place}".replace("\n", " ")
+
+
+def _die_with_parent() -> None:
+    # A parent killed by SIGKILL cannot clean up: without this an engine that hangs would outlive it for ever.
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call above
+        os._exit(1)

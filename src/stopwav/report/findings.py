@@ -1,0 +1,53 @@
+"""Findings in plain words: one sentence per engine, from its metrics alone."""
+
+from __future__ import annotations
+
+from stopwav.record import Result
+from stopwav.report.numbers import format_value
+from stopwav.report.plain import plain
+from stopwav.stats import Estimate
+
+CAUSES = {
+    "waiting": "waiting for audio",
+    "queue": "queueing",
+    "computing": "computing",
+    "stabilisation": "stabilisation",
+}
+
+
+def latency_finding(result: Result) -> str:
+    """What a latency result says to someone who has not read the manual."""
+    name = plain(result.name)
+    if not result.metrics:
+        reason = plain(result.warnings[0].message) if result.warnings else "nothing was measured"
+        return f"{name}: {result.status}; {reason}"
+    metrics = result.metrics
+    pace = "keeps up" if metrics["keeps_up"].value else f"does not keep up (real-time factor {_rtf(metrics['rtf'])})"
+    return f"{name}: {pace}; {_appears(metrics['word_latency_p50'], metrics['word_latency_p95'])}{_causes(result)}"
+
+
+def _rtf(rtf: Estimate) -> str:
+    return format_value(rtf)
+
+
+def _appears(p50: Estimate, p95: Estimate) -> str:
+    if p50.value is None:
+        return f"how long a word takes to appear cannot be said ({p50.note})"
+    tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
+    return f"a word appears {format_value(p50)} s (P50){tail} after it is spoken"
+
+
+def _causes(result: Result) -> str:
+    """The shares of the wait until a word stands for good, largest causes as a reader meets them."""
+    shares = {cause: result.metrics[f"share_{cause}"].value for cause in CAUSES}
+    known = {cause: share for cause, share in shares.items() if share is not None}
+    if not known:
+        return ""
+    settled = result.metrics["committed_latency_p50"]
+    parts = [f"{100 * share:.0f} % {CAUSES[cause]}" for cause, share in known.items() if round(100 * share) != 0]
+    stands = f" and stands for good after {format_value(settled)} s (P50)" if settled.value is not None else ""
+    return f"{stands}; of that wait {_listed(parts)}"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] + " is" if len(parts) == 1 else ", ".join(parts)

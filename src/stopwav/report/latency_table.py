@@ -1,0 +1,168 @@
+"""The latency table: what a listener feels first, a column per engine, readable at 80 columns without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stopwav.record import Result
+from stopwav.report.findings import latency_finding
+from stopwav.report.numbers import format_bytes, format_interval, format_value
+from stopwav.report.plain import plain
+from stopwav.stats import Estimate
+
+# Intervals of three engines do not fit beside each other in 80 columns; `--all` shows them one below the other.
+MOST_WITH_INTERVALS = 2
+MOST_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what it says, which metric, and what the stored unit is multiplied by."""
+
+    label: str
+    metric: str
+    scale: float = 1.0
+
+
+SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+    (
+        "What a listener feels, in seconds",
+        (
+            Row("a word appears, P50", "word_latency_p50"),
+            Row("a word appears, P95", "word_latency_p95"),
+            Row("it stands for good, P50", "committed_latency_p50"),
+            Row("it stands for good, P95", "committed_latency_p95"),
+            Row("first text, from first word, P50", "first_word_latency_p50"),
+            Row("final text, from last word, P50", "final_latency_p50"),
+            Row("final text, from audio end, P50", "final_latency_from_end_p50"),
+        ),
+    ),
+    (
+        "Why it takes so long, mean ms",
+        (
+            Row("its chunk fills (buffering)", "waterfall_buffering", 1e3),
+            Row("look-ahead", "waterfall_lookahead", 1e3),
+            Row("the model holds back (emission)", "waterfall_emission", 1e3),
+            Row("earlier chunks (queue)", "waterfall_queue", 1e3),
+            Row("features", "waterfall_features", 1e3),
+            Row("copy", "waterfall_copy", 1e3),
+            Row("inference", "waterfall_inference", 1e3),
+            Row("post-processing", "waterfall_post", 1e3),
+            Row("other", "waterfall_other", 1e3),
+            Row("= a word appears, mean", "word_latency_mean", 1e3),
+        ),
+    ),
+    (
+        "What the machine does",
+        (
+            Row("real-time factor", "rtf"),
+            Row("chunk lag, P50, ms", "chunk_lag_p50", 1e3),
+            Row("chunk lag, P95, ms", "chunk_lag_p95", 1e3),
+            Row("chunk lag, P99, ms", "chunk_lag_p99", 1e3),
+            Row("sum of P95s, ms (an upper bound)", "sum_of_p95s", 1e3),
+            Row("peak memory", "peak_host_bytes"),
+        ),
+    ),
+    (
+        "What it writes, in percent",
+        (
+            Row("word error rate", "wer", 100),
+            Row("words shown, then changed", "upwr", 100),
+        ),
+    ),
+)
+
+
+def print_latency(results: Sequence[Result], console: Console, *, every_metric: bool = False) -> None:
+    """Print the tables, the cautions and a sentence per engine."""
+    measured = [result for result in results if result.metrics]
+    if every_metric:
+        for result in measured:
+            console.print(_every_metric(result))
+    else:
+        for start in range(0, len(measured), MOST_COLUMNS):
+            console.print(_table(measured[start : start + MOST_COLUMNS]))
+    _print_dashes(measured, console)
+    print_cautions(results, console)
+    for result in results:
+        console.print(Text(latency_finding(result), style="bold"))
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=_title(results[0]), title_justify="left", title_style="")
+    table.add_column("", no_wrap=True)
+    for result in results:
+        table.add_column(Text(plain(result.name, 40)), justify="right", no_wrap=True, overflow="fold")
+    for index, (heading, rows) in enumerate(SECTIONS):
+        if index:
+            table.add_row()
+        table.add_row(Text(heading, style="bold"))
+        for row in rows:
+            if any(_matters(result.metrics[row.metric]) for result in results):
+                cells = [_cell(result.metrics[row.metric], row.scale, len(results)) for result in results]
+                table.add_row(f"  {row.label}", *cells)
+    return table
+
+
+def _title(result: Result) -> Text:
+    params = result.params
+    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    return Text(
+        f"{params['utterances']} utterances of corpus {plain(str(params['corpus']), 40)}, "
+        f"{params['audio_s']:.0f} s of audio, {params['words']} words, {params['pace']} pace, {rounds}; "
+        "[95 % interval]"
+    )
+
+
+def _matters(estimate: Estimate) -> bool:
+    """A part that is zero for every engine (no look-ahead, no copy) has no line."""
+    return estimate.value != 0 or estimate.high != 0
+
+
+def _cell(estimate: Estimate, scale: float, columns: int) -> str:
+    if estimate.unit == "B":
+        return format_bytes(estimate.value) if estimate.value is not None else format_value(estimate)
+    return (format_interval if columns <= MOST_WITH_INTERVALS else format_value)(estimate, scale)
+
+
+def _every_metric(result: Result) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(plain(result.name)), title_justify="left")
+    for heading in ("metric", "value", "95 % interval", "n", "unit"):
+        table.add_column(heading, justify="left" if heading in ("metric", "unit") else "right")
+    for name, estimate in result.metrics.items():
+        # Seconds as they are stored: six decimals are microseconds.
+        interval = format_interval(estimate, most=6).partition(" ")[2]
+        table.add_row(plain(name), format_value(estimate, most=6), interval, str(estimate.n or ""), estimate.unit)
+    return table
+
+
+def _print_dashes(results: Sequence[Result], console: Console) -> None:
+    """Why numbers of the table are missing, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for _, rows in SECTIONS:
+        for row in rows:
+            for result in results:
+                estimate = result.metrics[row.metric]
+                if estimate.value is None and row.label not in reasons.setdefault(estimate.note, []):
+                    reasons[estimate.note].append(row.label)
+    for note, labels in reasons.items():
+        console.print(Text(f"–  {note}: {'; '.join(labels)}", style="dim"))
+
+
+def print_cautions(results: Sequence[Result], console: Console) -> None:
+    """Print each caution once, with the engines it touches where it does not touch all."""
+    touched: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for caution in result.warnings:
+            touched.setdefault((caution.code, caution.message), []).append(plain(result.name, 40))
+    for (code, message), names in touched.items():
+        whom = "" if len(names) == len(results) else f"{', '.join(names)}: "
+        console.print(Text(f"! {code}: {whom}{plain(message)}", style="yellow"))
+    if touched:
+        console.print()

@@ -1,0 +1,243 @@
+"""Intervals by bootstrap over clusters: chunks and words of one utterance are not independent, utterances are.
+
+A replicate draws as many clusters as there are, with replacement. Where the same utterances were measured in three
+rounds or more, rounds are drawn too, and a value weighs (times its cluster was drawn) × (times its round was drawn):
+utterances and rounds are crossed, and each adds its own spread (the pigeonhole bootstrap).
+
+Everything drawn is a ratio of sums: of errors and words, of values and their count, or of the values up to a
+percentile and all values. So a replicate costs one pass over a small table, however many values there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stopwav.stats.estimate import Estimate, why_unusable
+from stopwav.stats.intervals import quantile_ranks, t_quantile
+from stopwav.stats.percentiles import minimum_count, nearest_rank, why_unsupported
+
+Labels = Sequence[int] | Sequence[str] | NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+REPLICATES = 1000  # the ends of a 95 % interval then rest on 25 replicates each
+_FLIPS = 9999  # the smallest p value is then 0.0001, small enough for Holm over a table of metrics
+_BLOCK = 2_000_000  # draws held at a time: about 32 MB
+_FEW_CLUSTERS = 5  # below this the replicates are too few different ones to trace a distribution
+_ROUNDS_TO_DRAW = 3  # two rounds give four different draws: no spread to speak of
+_NORMAL = t_quantile(0.975, math.inf)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """To which cluster and round each value belongs, as numbers from 0."""
+
+    cluster: NDArray[np.intp]
+    round: NDArray[np.intp]
+    clusters: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class _Replicates:
+    """The replicates of a ratio, its variance corrected for few clusters and rounds, and the freedom behind that."""
+
+    ratios: Floats
+    variance: float
+    df: float
+
+
+def cluster_percentiles(
+    values: ArrayLike,
+    clusters: Labels,
+    ps: Sequence[float],
+    rounds: Labels | None = None,
+    seed: int = 0,
+    unit: str = "s",
+) -> dict[float, Estimate]:
+    """The percentiles `ps` of all values by nearest rank, with intervals over clusters; None where too few.
+
+    The bootstrap tells how uncertain the share of values up to the percentile is, hence how many independent values
+    that share would be worth; the interval is the binomial one of that many.
+    """
+    array = np.asarray(values, dtype=float).ravel()
+    design = _design(array.size, clusters, rounds)
+    return {p: _percentile(array, p, design, seed, unit) for p in ps}
+
+
+def cluster_mean(
+    values: ArrayLike, clusters: Labels, rounds: Labels | None = None, seed: int = 0, unit: str = "s"
+) -> Estimate:
+    """The mean of all values, with its interval over clusters."""
+    array = np.asarray(values, dtype=float).ravel()
+    return cluster_ratio(array, np.ones_like(array), clusters, rounds, seed, unit)
+
+
+def cluster_ratio(
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    clusters: Labels,
+    rounds: Labels | None = None,
+    seed: int = 0,
+    unit: str = "",
+) -> Estimate:
+    """The ratio of the sums of `numerators` and `denominators`, with its interval over clusters."""
+    top, bottom = (np.asarray(values, dtype=float).ravel() for values in (numerators, denominators))
+    if top.size != bottom.size:
+        raise ValueError(f"a ratio needs as many denominators as numerators, got {bottom.size} and {top.size}")
+    design = _design(top.size, clusters, rounds)
+    reason = why_unusable(top) or why_unusable(bottom)
+    if not reason and bottom.sum() == 0:
+        reason = "the denominators add up to 0"
+    if reason:
+        return Estimate(None, n=top.size, unit=unit, note=reason)
+    value = float(top.sum() / bottom.sum())
+    drawn = _draw(top, bottom, design, seed) if design.clusters > 1 else None
+    if drawn is None:
+        return Estimate(value, n=top.size, unit=unit, note=_why_no_interval(design))
+    low, high = np.quantile(drawn.ratios, (0.025, 0.975))
+    # Plain percentile intervals are too narrow with few clusters, as normal intervals are: widened as t does it.
+    spread = float(drawn.ratios.std())
+    stretch = t_quantile(0.975, drawn.df) * math.sqrt(drawn.variance) / (_NORMAL * spread) if spread else 1.0
+    low, high = value - max(1.0, stretch) * (value - low), value + max(1.0, stretch) * (high - value)
+    if top.min() >= 0 and bottom.min() >= 0:
+        low = max(0.0, low)  # widening must not leave the range of the ratio
+    return Estimate(value, float(low), float(high), top.size, unit, _caution(design))
+
+
+def paired_ratio_difference(num_a: ArrayLike, num_b: ArrayLike, denominators: ArrayLike, seed: int = 0) -> Estimate:
+    """The difference b - a of two ratios of sums over the same utterances, with its paired bootstrap interval.
+
+    Entry i of all three belongs to utterance i. Both systems are drawn together, so that what is hard for both cancels.
+    """
+    a, b = (np.asarray(values, dtype=float).ravel() for values in (num_a, num_b))
+    if a.size != b.size:
+        raise ValueError(f"a paired difference needs the same utterances, got {a.size} of a and {b.size} of b")
+    return cluster_ratio(b - a, denominators, np.arange(a.size), seed=seed)
+
+
+def paired_ratio_p_value(num_a: ArrayLike, num_b: ArrayLike, seed: int = 0) -> float | None:
+    """The two-sided p value of a and b being equally good, by swapping the two at random within utterances.
+
+    The denominators are the same on both sides and cancel. None where there is no utterance.
+    """
+    differences = np.asarray(num_b, dtype=float).ravel() - np.asarray(num_a, dtype=float).ravel()
+    if why_unusable(differences):
+        return None
+    observed = abs(differences.sum()) * (1 - 1e-12)  # sums in another order may differ in the last digit
+    generator = np.random.default_rng(seed)
+    as_extreme, left = 0, _FLIPS
+    while left:
+        count = min(left, max(1, _BLOCK // differences.size))
+        swaps = generator.integers(0, 2, (count, differences.size), dtype=np.int8)
+        as_extreme += int(np.count_nonzero(np.abs((2.0 * swaps - 1.0) @ differences) >= observed))
+        left -= count
+    return (1 + as_extreme) / (1 + _FLIPS)
+
+
+def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) -> Estimate:
+    """One percentile of `array`, with its interval where utterances and values are enough for one."""
+    reason = why_unsupported(array, p)
+    if reason:
+        return Estimate(None, n=array.size, unit=unit, note=reason)
+    value = nearest_rank(array, p)
+    within = array <= value
+    if within.all():  # the percentile is the largest value, and all replicates agree on the share up to it
+        within = array < value
+    share = float(within.mean())
+    drawn = _draw(within.astype(float), np.ones_like(array), design, seed) if design.clusters > 1 else None
+    if drawn is None:
+        return Estimate(value, n=array.size, unit=unit, note=_why_no_interval(design))
+    worth = float(array.size)
+    if drawn.variance > 0:
+        worth = min(worth, share * (1 - share) / drawn.variance) * (_NORMAL / t_quantile(0.975, drawn.df)) ** 2
+    count = int(worth)
+    ranks = quantile_ranks(count, p)
+    if ranks is None:
+        note = f"no interval: as good as {count} independent events, needs {minimum_count(p)}"
+        return Estimate(value, n=array.size, unit=unit, note=note)
+    # Order statistic r of m values lies, on average, at the level r / (m + 1).
+    low, high = (nearest_rank(array, rank / (count + 1)) for rank in ranks)
+    return Estimate(value, low, high, array.size, unit, _caution(design))
+
+
+def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
+    """The design of `n` values; rounds count only where there are enough of them to draw."""
+    cluster, cluster_count = _codes(clusters)
+    by_round, round_count = (np.zeros(n, dtype=np.intp), 1) if rounds is None else _codes(rounds)
+    if not n == cluster.size == by_round.size:
+        raise ValueError(f"each of {n} values needs its labels, got {cluster.size} clusters and {by_round.size} rounds")
+    if round_count < _ROUNDS_TO_DRAW:
+        by_round, round_count = np.zeros(n, dtype=np.intp), 1
+    return _Design(cluster, by_round, cluster_count, round_count)
+
+
+def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
+    """The labels as numbers from 0 in order of appearance, and how many different ones there are."""
+    numbers: dict[int | str, int] = {}
+    items = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    codes = np.array([numbers.setdefault(label, len(numbers)) for label in items], dtype=np.intp)
+    return codes, len(numbers)
+
+
+def _draw(top: Floats, bottom: Floats, design: _Design, seed: int) -> _Replicates | None:
+    """The replicates of the ratio of sums; None where too few draws have a denominator."""
+    tops, bottoms = (_table(values, design) for values in (top, bottom))
+    for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
+    block = max(1, _BLOCK // max(design.clusters, design.rounds))
+    parts: list[Floats] = []
+    for start in range(0, REPLICATES, block):
+        count = min(block, REPLICATES - start)
+        by_cluster = _times_drawn(for_clusters, count, design.clusters)
+        by_round = _times_drawn(for_rounds, count, design.rounds)
+        drawn_top, drawn_bottom = by_cluster @ tops, by_cluster @ bottoms
+        both = _divide((drawn_top * by_round).sum(axis=1), (drawn_bottom * by_round).sum(axis=1))
+        only_clusters = _divide(drawn_top.sum(axis=1), drawn_bottom.sum(axis=1))
+        only_rounds = _divide(by_round @ tops.sum(axis=0), by_round @ bottoms.sum(axis=0))
+        parts.append(np.stack((both, only_clusters, only_rounds)))
+    both, only_clusters, only_rounds = np.concatenate(parts, axis=1)
+    both = both[np.isfinite(both)]
+    if both.size < REPLICATES // 2:
+        return None
+    # A bootstrap of k units shows (k - 1) / k of their variance, and an interval from k units has k - 1 degrees of
+    # freedom; those of the sum follow from its parts (Satterthwaite).
+    shares = [float(np.nanvar(only_clusters)) * design.clusters / (design.clusters - 1)]
+    freedoms = [design.clusters - 1]
+    if design.rounds > 1:
+        shares.append(float(np.nanvar(only_rounds)) * design.rounds / (design.rounds - 1))
+        freedoms.append(design.rounds - 1)
+    variance = sum(shares)
+    by_part = sum(share**2 / freedom for share, freedom in zip(shares, freedoms, strict=True))
+    return _Replicates(both, variance, variance**2 / by_part if by_part > 0 else float(freedoms[0]))
+
+
+def _table(values: Floats, design: _Design) -> Floats:
+    """The sum of `values` by cluster and round."""
+    sums = np.zeros((design.clusters, design.rounds))
+    np.add.at(sums, (design.cluster, design.round), values)
+    return sums
+
+
+def _times_drawn(generator: np.random.Generator, replicates: int, units: int) -> Floats:
+    """For each replicate, how often each unit comes up in as many draws as there are units."""
+    drawn = generator.integers(0, units, (replicates, units)) + units * np.arange(replicates)[:, None]
+    return np.bincount(drawn.ravel(), minlength=replicates * units).reshape(replicates, units).astype(float)
+
+
+def _divide(top: Floats, bottom: Floats) -> Floats:
+    """The ratios, NaN where the denominator is 0: a draw of utterances without a word says nothing per word."""
+    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
+
+
+def _why_no_interval(design: _Design) -> str:
+    """Why there are no replicates."""
+    return "one utterance: no interval" if design.clusters < 2 else "no interval: too few utterances to divide by"
+
+
+def _caution(design: _Design) -> str:
+    """What to say about an interval from few clusters, or ""."""
+    return f"rough interval: only {design.clusters} utterances" if design.clusters < _FEW_CLUSTERS else ""

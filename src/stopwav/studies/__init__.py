@@ -1,0 +1,15 @@
+"""The studies: spec in, record out; and what a recorded run found, whichever study it is of."""
+
+from __future__ import annotations
+
+from stopwav.errors import StopwavError
+from stopwav.record import Record, Result
+
+
+def results(record: Record) -> list[Result]:
+    """What a recorded run found, computed anew from its raw observations."""
+    if record.header.study == "latency":
+        from stopwav.studies.latency_results import latency_results
+
+        return latency_results(record)
+    raise StopwavError(f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know")

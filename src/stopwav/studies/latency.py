@@ -1,0 +1,201 @@
+"""`stopwav latency`: how long a listener waits for each word of a streaming recogniser, and why."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from stopwav.errors import Caution, StopwavError
+from stopwav.measure.pacer import Pace
+from stopwav.measure.plan import Plan
+from stopwav.measure.rounds import alternating_order
+from stopwav.record import Header, Piece, Record, new_path, now, runs_in
+from stopwav.speech.corpus import Corpus, Utterance, Word, load_corpus
+from stopwav.studies.contender import Contender, duration_s
+
+DEFAULT_FOLDER = Path("stopwav-runs")
+
+Progress = Callable[[str, int, int], None]
+
+
+class LatencySpec(BaseModel, extra="forbid"):
+    """What is asked for; two runs with equal specs measure the same thing."""
+
+    engines: list[str] = Field(min_length=1)
+    corpus: str = "bundled"
+    words: str | None = None
+    chunk_ms: float | None = Field(default=None, gt=0)
+    pace: Pace = "virtual"
+    limit: int | None = Field(default=None, gt=0)
+    rounds: int = Field(default=3, gt=0)
+    # Seconds an engine may take for one utterance, beyond the audio's own length at real pace, before it is killed.
+    time_limit_s: float = Field(default=60.0, gt=0)
+    seed: int = 0
+
+
+def latency(
+    engines: Sequence[str],
+    *,
+    corpus: str = "bundled",
+    words: str | None = None,
+    chunk_ms: float | None = None,
+    pace: Pace = "virtual",
+    limit: int | None = None,
+    rounds: int = 3,
+    time_limit_s: float = 60.0,
+    seed: int = 0,
+    save: Path | str = DEFAULT_FOLDER,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Record:
+    """The record of a latency run: every engine streams every utterance, in `rounds` fresh processes each."""
+    spec = _spec(
+        engines=list(engines),
+        corpus=str(corpus),
+        words=None if words is None else str(words),
+        chunk_ms=chunk_ms,
+        pace=pace,
+        limit=limit,
+        rounds=rounds,
+        time_limit_s=time_limit_s,
+        seed=seed,
+    )
+    report = progress or (lambda task, done, total: None)
+    with _open_record(spec, Path(save), resume, report) as record:
+        if not record.complete:
+            _run(spec, record, report)
+            record.finish()
+    return record
+
+
+def _spec(**fields: Any) -> LatencySpec:
+    try:
+        return LatencySpec(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
+        raise StopwavError(f"{name} {first['input']!r}: {first['msg']}") from error
+
+
+def _open_record(spec: LatencySpec, folder: Path, resume: bool, report: Progress) -> Record:
+    if resume:
+        same = (run for run in runs_in(folder, "latency") if run.header.spec == spec.model_dump())
+        found = next(same, None)
+        if found is not None:
+            return found if found.complete else Record.resume(found.path)
+    _check_engines(spec.engines)
+    corpus = _prepare_corpus(spec, report)
+    return Record.create(new_path(folder, "latency"), _header(spec, corpus))
+
+
+def _check_engines(engines: list[str]) -> None:
+    """Raise for an engine that cannot be had before anything is measured."""
+    from stopwav.engines.registry import find_class, parse_spec
+
+    for text in engines:
+        find_class(parse_spec(text))
+
+
+def _prepare_corpus(spec: LatencySpec, report: Progress) -> Corpus:
+    """The utterances to stream, in an order drawn by seed, each with the times of its words where they can be had."""
+    from stopwav.speech.align import align_corpus
+
+    corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
+    # Drawn over the whole corpus: the first N of a sorted one are all alike.
+    drawn = list(corpus.utterances)
+    random.Random(spec.seed).shuffle(drawn)
+    drawn = drawn[: spec.limit]
+    chosen = Corpus(corpus.name, tuple(drawn), corpus.problems)
+    return align_corpus(chosen, progress=lambda done, total: report("aligning words", done, total))
+
+
+def _header(spec: LatencySpec, corpus: Corpus) -> Header:
+    from stopwav import __version__
+    from stopwav.measure.health import health
+    from stopwav.measure.machine import describe
+    from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+
+    return Header(
+        stopwav=__version__,
+        study="latency",
+        started=now(),
+        spec=spec.model_dump(),
+        machine=describe().as_dict(),
+        warnings=[{"code": caution.code, "message": caution.message} for caution in health()],
+        normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
+        corpus={
+            "name": corpus.name,
+            "digest": corpus.digest,
+            "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
+            "utterances": [_utterance_to_json(utterance) for utterance in corpus.utterances],
+        },
+    )
+
+
+def _run(spec: LatencySpec, record: Record, report: Progress) -> None:
+    """Stream what is not in the record yet, the engines taking turns utterance by utterance."""
+    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    names = engine_names(spec.engines)
+    total = len(names) * len(utterances) * spec.rounds
+    plan = Plan(rounds=spec.rounds, seed=spec.seed)
+    for index in range(spec.rounds):
+        contenders = [
+            Contender(name, engine, index, spec.chunk_ms, spec.pace, spec.time_limit_s, plan, record)
+            for name, engine in zip(names, spec.engines, strict=True)
+        ]
+        try:
+            for turn, utterance in enumerate(utterances):
+                for which in alternating_order(len(contenders), turn + index):
+                    contenders[which].take(utterance)
+                    report("streaming", sum(_is_stream(piece) for piece in record.pieces), total)
+            longest = max(utterances, key=duration_s)
+            for contender in contenders:
+                contender.finish_round(longest)
+        finally:
+            for contender in contenders:
+                contender.close()
+
+
+def engine_names(engines: list[str]) -> list[str]:
+    """A name for each engine, numbered where the same one is named twice (to be raced against itself)."""
+    names: list[str] = []
+    for engine in engines:
+        seen = engines[: len(names)].count(engine)
+        names.append(engine if seen == 0 else f"{engine}#{seen + 1}")
+    return names
+
+
+def _is_stream(piece: Piece) -> bool:
+    return piece.key[0] == "stream"
+
+
+def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+    return {
+        "id": utterance.id,
+        "path": str(utterance.path),
+        "start_s": utterance.start_s,
+        "end_s": utterance.end_s,
+        "text": utterance.text,
+        "words": [[word.text, word.start_s, word.end_s] for word in utterance.words],
+    }
+
+
+def utterance_from_json(fields: dict[str, Any]) -> Utterance:
+    """The utterance that the header of a latency run holds."""
+    return Utterance(
+        id=fields["id"],
+        path=Path(fields["path"]),
+        text=fields["text"],
+        start_s=fields["start_s"],
+        end_s=fields["end_s"],
+        words=tuple(Word(*word) for word in fields["words"]),
+    )
+
+
+def cautions_of(header: Header) -> list[Caution]:
+    """The doubts about the machine at the start of the run."""
+    return [Caution(warning["code"], warning["message"]) for warning in header.warnings]

@@ -1,0 +1,115 @@
+"""Streams through one engine, inside its own fresh process: load, warm-up, then one utterance at a time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from stopwav.engines.protocol import Session, StreamingEngine
+from stopwav.engines.registry import make_streaming
+from stopwav.errors import StopwavError
+from stopwav.measure.clock import WallClock
+from stopwav.measure.memory import host_resident_bytes, measure_host_peak
+from stopwav.measure.pacer import Pace, PacedCall, feed
+from stopwav.measure.plan import Plan
+from stopwav.measure.sampler import warm_up
+from stopwav.measure.worker import describe_error
+from stopwav.speech.audio import Audio, load
+from stopwav.speech.corpus import Utterance
+from stopwav.speech.events import Chunk, Hypothesis, Stage, Trace
+
+
+class StreamRunner:
+    """One engine in its process. Each method returns plain values, ready for the run file."""
+
+    def __init__(self, engine: str, chunk_ms: float | None) -> None:
+        self._clock = WallClock()
+        loaded = self._clock.time(lambda: make_streaming(engine))
+        self._engine: StreamingEngine = loaded.result
+        self._load_s = loaded.wall_s
+        self._loaded_bytes = host_resident_bytes()
+        info = self._engine.info
+        self._chunk_s = info.chunk_s if chunk_ms is None else chunk_ms / 1e3
+        if not self._chunk_s > 0 or not info.sample_rate_hz > 0:
+            raise StopwavError(f"engine {engine!r}: chunk_s={info.chunk_s} and sample_rate_hz must be above 0")
+
+    def stream(self, utterance: Utterance, pace: Pace) -> dict[str, Any]:
+        """The trace of one stream and, where the engine failed in it, the chunk and the reason."""
+        audio = self._load(utterance)
+        # The harness's own litter is swept before the stream, not inside one of its chunks.
+        gc.collect()
+        chunks: list[Chunk] = []
+        failure = ""
+        try:
+            for call in self._feed(audio, pace):
+                chunks.append(_chunk(call))
+        except Exception as error:  # whatever an engine raises is a result
+            failure = f"{self._place(audio, len(chunks))}: {describe_error(error)}"
+        trace = Trace(audio.duration_s, self._chunk_s, self._engine.info.lookahead_s, tuple(chunks))
+        return {"trace": trace.to_json(), "failure": failure}
+
+    def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
+        """What the engine is, what loading it took, and what each warm-up stream took."""
+        audio = self._load(utterance)
+        warmup_s, cautions = warm_up(lambda: self._drain(audio), self._clock, plan)
+        return {
+            "engine": self._engine.info.to_json(),
+            "load_s": self._load_s,
+            "warmup_s": warmup_s,
+            "cautions": [[caution.code, caution.message] for caution in cautions],
+        }
+
+    def peak_memory(self, utterance: Utterance) -> dict[str, Any]:
+        """The host peak of one stream, in a pass of its own, over what was resident once the engine was loaded."""
+        audio = self._load(utterance)
+        return asdict(measure_host_peak(lambda: self._drain(audio), self._loaded_bytes))
+
+    def _load(self, utterance: Utterance) -> Audio:
+        return load(utterance.path, self._engine.info.sample_rate_hz, utterance.start_s, utterance.end_s)
+
+    def _feed(self, audio: Audio, pace: Pace) -> Iterator[PacedCall]:
+        size = max(1, round(self._chunk_s * audio.sample_rate_hz))
+        starts = range(0, len(audio.samples), size)
+        dues_s = [min(start + size, len(audio.samples)) / audio.sample_rate_hz for start in starts]
+        session = self._engine.open()
+        return feed([*dues_s, audio.duration_s], self._calls(session, audio, size), self._clock, pace)
+
+    def _calls(self, session: Session, audio: Audio, size: int) -> Iterator[Callable[[], object]]:
+        for start in range(0, len(audio.samples), size):
+            # A copy: an engine that keeps or changes what it is given must not reach the next run's audio.
+            yield partial(session.push, audio.samples[start : start + size].copy())
+        yield session.finish
+
+    def _drain(self, audio: Audio) -> None:
+        for call in self._feed(audio, "virtual"):
+            _texts(call.result)
+
+    def _place(self, audio: Audio, index: int) -> str:
+        start_s = index * self._chunk_s
+        if start_s >= audio.duration_s:
+            return "at the end of the stream"
+        return f"in chunk {index + 1} (audio {start_s:.2f} to {min(start_s + self._chunk_s, audio.duration_s):.2f} s)"
+
+
+def _chunk(call: PacedCall) -> Chunk:
+    stages = tuple(Stage(span.path, span.start_s, span.duration_s) for span in call.spans)
+    return Chunk(call.due_s, call.start_s, call.done_s, stages, _texts(call.result))
+
+
+def _texts(returned: object) -> tuple[str, ...]:
+    """The texts an engine returned, or a clear word on what it should have."""
+    items = returned if isinstance(returned, (list, tuple)) else [returned]
+    texts = []
+    for item in items:
+        if not isinstance(item, Hypothesis) or not isinstance(item.text, str):
+            raise StopwavError(f"the engine returned {_brief(item)} where a list of Hypothesis(text) is expected")
+        texts.append(item.text)
+    return tuple(texts)
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

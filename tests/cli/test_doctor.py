@@ -1,0 +1,39 @@
+"""`stopwav doctor`, as text for a person and as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from stopwav.cli.doctor import doctor
+from stopwav.measure.machine import describe
+
+app = typer.Typer()
+app.command()(doctor)
+
+
+def test_doctor_prints_one_json_object() -> None:
+    done = CliRunner().invoke(app, ["--json"])
+    assert done.exit_code == 0
+    result = json.loads(done.stdout)
+    assert set(result) == {"stopwav", "machine", "sensors", "warnings"}
+    assert result["machine"]["fingerprint"] == describe().fingerprint
+    assert all(set(sensor) == {"name", "available", "detail"} for sensor in result["sensors"])
+    assert all(set(warning) == {"code", "message"} for warning in result["warnings"])
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_doctor_fits_the_terminal_is_plain_without_colour_and_ends_in_a_verdict(columns: str) -> None:
+    environ = {"NO_COLOR": "1", "COLUMNS": columns, "OMP_NUM_THREADS": "999999"}
+    done = CliRunner().invoke(app, [], env=environ)
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 0
+    assert "\x1b" not in done.stdout
+    assert max(map(len, lines)) <= int(columns)
+    assert all(line == line.rstrip() for line in lines)
+    assert [line for line in lines if line and not line.startswith(" ")][:3] == ["Machine", "Sensors", "Cautions"]
+    assert lines[-1].startswith("usable, with ")
+    assert "more-threads-than-cores" in done.stdout

@@ -1,0 +1,41 @@
+"""What several tests share: tiny corpora made of noise, and where the real speech lies."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+LIBRISPEECH = Path(__file__).parent.parent.parent / "shared" / "data" / "librispeech"
+
+
+@pytest.fixture(scope="session")
+def librispeech() -> Path:
+    """Eight LibriSpeech utterances, where they are beside the checkout."""
+    if not LIBRISPEECH.is_dir():
+        pytest.skip("no LibriSpeech samples in ../shared/data/librispeech")
+    return LIBRISPEECH
+
+
+@pytest.fixture
+def tiny_corpus(tmp_path: Path) -> Callable[..., Path]:
+    """Make a folder of short noise files, with transcripts and word times."""
+
+    def make(count: int = 3, seconds: float = 0.5, words: str = "one two") -> Path:
+        folder = tmp_path / f"corpus-{count}-{seconds}"
+        folder.mkdir()
+        noise = np.random.default_rng(0)
+        tokens = words.split()
+        with (folder / "transcripts.txt").open("w") as texts, (folder / "words.ctm").open("w") as times:
+            for index in range(count):
+                name = f"u{index:03d}"
+                samples = noise.uniform(-0.1, 0.1, round(16_000 * seconds)).astype(np.float32)
+                soundfile.write(folder / f"{name}.wav", samples, 16_000)
+                texts.write(f"{name} {words}\n")
+                for position, token in enumerate(tokens):
+                    length = seconds / len(tokens)
+                    times.write(f"{name} 1 {position * length:.3f} {length:.3f} {token}\n")
+        return folder
+
+    return make

@@ -1,0 +1,108 @@
+import time
+
+import pytest
+
+from stopwav.engines.fake import spin
+from stopwav.errors import StopwavError
+from stopwav.measure.clock import CudaClock, FakeClock, WallClock
+from stopwav.measure.pacer import feed
+
+
+def has_cuda() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+def test_the_wall_clock_agrees_with_a_spin() -> None:
+    # The shortest of several: a shared machine may take the processor away in any one of them.
+    best = min(WallClock().time(lambda: spin(0.005)).wall_s for _ in range(20))
+    assert 0.005 <= best < 0.005 * 1.01 + 50e-6
+
+
+def test_a_timing_carries_the_result_and_lets_errors_through() -> None:
+    assert WallClock().time(lambda: 42).result == 42
+    with pytest.raises(ZeroDivisionError):
+        WallClock().time(lambda: 1 / 0)
+
+
+def test_waiting_ends_at_the_deadline_not_before() -> None:
+    clock = WallClock()
+    late = []
+    for _ in range(10):
+        deadline = clock.now_ns() + 3_000_000
+        clock.wait_until_ns(deadline)
+        late.append(clock.now_ns() - deadline)
+    assert min(late) >= 0
+    assert sorted(late)[5] < 200_000
+
+
+@pytest.mark.skipif(has_cuda(), reason="there is a CUDA device here")
+def test_a_cuda_clock_without_cuda_says_what_to_do() -> None:
+    with pytest.raises(StopwavError, match=r"stopwav\[torch\]|device=cpu"):
+        CudaClock()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_cuda(), reason="no CUDA device here")
+def test_the_cuda_clock_waits_for_the_device() -> None:
+    import torch
+
+    import stopwav
+
+    a = torch.randn(4096, 4096, device="cuda")
+    clock = CudaClock()
+
+    def call() -> None:
+        with stopwav.stage("product"):
+            for _ in range(20):
+                torch.mm(a, a)
+
+    for _ in range(3):
+        clock.time(call)
+    timing = clock.time(call)
+    assert timing.device_s is not None
+    # 20 products of 4096³ take over a millisecond on any device; their launch alone takes a tenth of that.
+    assert timing.device_s > 1e-3
+    assert timing.device_s <= timing.wall_s * 1.05
+    assert timing.stages["product"] == pytest.approx(timing.wall_s, rel=0.2)
+
+
+def test_virtual_time_reconstructs_the_queue() -> None:
+    clock = FakeClock()
+    services = [0.05, 0.30, 0.05, 0.05]
+    calls = iter([lambda s=s: clock.advance(s) for s in services])
+    fed = list(feed([0.1, 0.2, 0.3, 0.4], calls, clock, "virtual"))
+    assert [call.start_s for call in fed] == pytest.approx([0.1, 0.2, 0.5, 0.55])
+    assert [call.done_s for call in fed] == pytest.approx([0.15, 0.5, 0.55, 0.6])
+
+
+def test_real_pace_waits_by_an_absolute_schedule_and_agrees_with_virtual_time() -> None:
+    services = [0.05, 0.30, 0.05, 0.05]
+    dues = [0.1, 0.2, 0.3, 0.4]
+    fed = {}
+    for pace in ("virtual", "real"):
+        clock = FakeClock()
+        calls = iter([lambda s=s, clock=clock: clock.advance(s) for s in services])
+        fed[pace] = [(call.start_s, call.done_s) for call in feed(dues, calls, clock, pace)]  # type: ignore[arg-type]
+    assert fed["real"] == [pytest.approx(pair) for pair in fed["virtual"]]
+
+
+def test_real_pace_does_not_drift() -> None:
+    dues = [0.02 * k for k in range(1, 26)]
+    start = time.perf_counter()
+    fed = list(feed(dues, iter([lambda: spin(0.001)] * len(dues)), WallClock(), "real"))
+    assert time.perf_counter() - start == pytest.approx(0.5, abs=0.1)
+    starts_late = sorted(call.start_s - call.due_s for call in fed)
+    assert starts_late[0] >= 0
+    assert starts_late[len(dues) // 2] < 0.001
+
+
+def test_a_call_that_raises_ends_the_stream_and_leaves_what_was_before() -> None:
+    taken = []
+    with pytest.raises(ValueError):
+        for call in feed([1, 2, 3], iter([lambda: 1, lambda: int("x"), lambda: 3]), FakeClock(), "virtual"):
+            taken.append(call.result)
+    assert taken == [1]

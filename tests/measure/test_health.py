@@ -1,0 +1,105 @@
+"""Health against fake /proc and /sys trees: each trouble alone, its value and the next step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_machine import FakeNvml, cgroup_v2, tree
+
+from stopwav.measure.health import health
+from stopwav.measure.nvml import NoNvml
+
+NO_NVML = NoNvml("not asked for")
+CORES = os.cpu_count() or 1
+
+
+def cautions(root: Path, nvml: object = NO_NVML, **environ: str) -> dict[str, str]:
+    """The messages of all cautions by their codes."""
+    return {caution.code: caution.message for caution in health(root, nvml, environ)}
+
+
+def test_a_quiet_machine_has_no_cautions(tmp_path: Path) -> None:
+    files = {
+        "proc/loadavg": "0.01 0.02 0.03 1/100 1234",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+        "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count": 0,
+        "sys/class/power_supply/BAT0/type": "Battery",
+        "sys/class/power_supply/BAT0/status": "Full",
+        **cgroup_v2("/", cpu_max="max 100000", cpu_stat="nr_throttled 0"),
+    }
+    assert cautions(tree(tmp_path, files), FakeNvml(0, pids=(os.getpid(),)), OMP_NUM_THREADS="1") == {}
+
+
+def test_load_is_a_caution_above_half_the_cores_and_not_at_it(tmp_path: Path) -> None:
+    half = CORES / 2
+    assert cautions(tree(tmp_path, {"proc/loadavg": f"{half} 0 0 1/1 1"})) == {}
+    message = cautions(tree(tmp_path, {"proc/loadavg": f"{half + 0.01:.2f} 0 0 1/1 1"}))["busy-machine"]
+    assert f"load average {half + 0.01:.2f}" in message
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "cause", "step"),
+    [
+        (
+            {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"},
+            "cpu-governor",
+            "powersave",
+            "cpupower frequency-set -g performance",
+        ),
+        (
+            {"sys/class/power_supply/BAT0/type": "Battery", "sys/class/power_supply/BAT0/status": "Discharging"},
+            "on-battery",
+            "BAT0 is discharging",
+            "plug in",
+        ),
+        (
+            {"sys/devices/system/cpu/cpu3/thermal_throttle/core_throttle_count": 12},
+            "cpu-throttled",
+            "12 times",
+            "cool",
+        ),
+        (cgroup_v2("/", cpu_stat="nr_throttled 8"), "cpu-quota-exhausted", "8 times", "raise the quota"),
+        (cgroup_v2("/", cpu_max="50000 100000"), "quota-below-cores", "may use 0.5 of", "OMP_NUM_THREADS=1"),
+    ],
+)
+def test_each_trouble_is_named_with_its_value_and_the_next_step(
+    tmp_path: Path, files: dict[str, object], code: str, cause: str, step: str
+) -> None:
+    found = cautions(tree(tmp_path, files))
+    assert set(found) == {code}
+    assert cause in found[code]
+    assert step in found[code]
+
+
+def test_other_processes_on_the_gpu_are_named_and_our_own_are_not(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        ours = (os.getpid(), child.pid)
+        assert cautions(tmp_path, FakeNvml(0, pids=ours)) == {}
+        message = cautions(tmp_path, FakeNvml(0, pids=(*ours, 2**22 + 1)))["gpu-shared"]
+        child.communicate(b"\n")
+    assert "1 other process computes on GPU 0" in message
+    assert str(2**22 + 1) in message
+
+
+@pytest.mark.parametrize(("reasons", "slowed"), [(0, False), (0x1, False), (0x20, True), (0x8 | 0x1, True)])
+def test_a_gpu_slowed_by_heat_is_a_caution_and_an_idle_one_is_not(tmp_path: Path, reasons: int, slowed: bool) -> None:
+    assert ("gpu-throttled" in cautions(tmp_path, FakeNvml(0, reasons=reasons))) is slowed
+
+
+@pytest.mark.parametrize(("asked", "warned"), [("1", False), ("999999", True), ("999999,2", True), ("auto", False)])
+def test_more_threads_than_cores_is_a_caution(tmp_path: Path, asked: str, warned: bool) -> None:
+    found = cautions(tmp_path, OMP_NUM_THREADS=asked)
+    assert ("more-threads-than-cores" in found) is warned
+
+
+def test_codes_are_kebab_case_and_health_is_quick() -> None:
+    health()
+    start = time.perf_counter()
+    found = health()
+    assert time.perf_counter() - start < 0.1
+    assert all(caution.code == caution.code.lower().replace("_", "-").replace(" ", "-") for caution in found)

@@ -1,0 +1,168 @@
+"""Every way a fresh process can end is an outcome, and the next one starts clean."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stopwav.errors import StopwavError
+from stopwav.measure.process import FreshProcess
+
+
+class Patient:
+    """Does to its process what it is told."""
+
+    def __init__(self, name: str = "patient") -> None:
+        self.name = name
+
+    def who(self) -> tuple[str, int]:
+        return self.name, os.getpid()
+
+    def say(self, text: str) -> str:
+        print(text, flush=True)
+        os.write(1, f"{text} by descriptor\n".encode())
+        return text
+
+    def fail(self) -> None:
+        raise ValueError("no such thing\nsecond line")
+
+    def refuse(self) -> None:
+        raise StopwavError("engine 'x': nothing there; name another")
+
+    def run_out(self) -> None:
+        raise MemoryError
+
+    def die(self, number: int) -> None:
+        print("last words", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), number)
+
+    def leave(self) -> None:
+        os._exit(7)
+
+    def hang(self) -> None:
+        time.sleep(1000)
+
+    def spawn_child(self) -> int:
+        return subprocess.Popen(["sleep", "1000"]).pid
+
+    def exit_python(self) -> None:
+        sys.exit("bye")
+
+
+LIMIT_S = 30.0
+
+
+@pytest.fixture
+def patient():  # type: ignore[no-untyped-def]
+    with FreshProcess(Patient, "p") as process:
+        assert process.start(LIMIT_S).ok
+        yield process
+
+
+def ask(process: FreshProcess, method: str, *arguments: object, limit_s: float = LIMIT_S):  # type: ignore[no-untyped-def]
+    return process.call(method, *arguments, time_limit_s=limit_s)
+
+
+def test_it_is_another_process_and_keeps_its_object(patient: FreshProcess) -> None:
+    name, pid = ask(patient, "who").value
+    assert (name, ask(patient, "who").value[1]) == ("p", pid)
+    assert pid != os.getpid()
+
+
+def test_what_the_code_prints_does_not_break_the_protocol(patient: FreshProcess, capfd) -> None:  # type: ignore[no-untyped-def]
+    assert ask(patient, "say", "hello").value == "hello"
+    assert ask(patient, "who").ok
+    assert capfd.readouterr().out == ""
+
+
+def test_an_exception_is_one_line_with_its_place_and_the_process_lives_on(patient: FreshProcess) -> None:
+    outcome = ask(patient, "fail")
+    assert outcome.status == "error"
+    assert outcome.message.startswith("ValueError: no such thing second line (test_process.py:")
+    assert ask(patient, "refuse").message == "engine 'x': nothing there; name another"
+    assert ask(patient, "exit_python").status == "error"
+    assert ask(patient, "who").ok
+
+
+def test_running_out_of_memory_is_told_from_other_errors(patient: FreshProcess) -> None:
+    assert ask(patient, "run_out").status == "oom"
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
+def test_a_signal_is_named_and_the_last_words_kept(patient: FreshProcess, number: signal.Signals) -> None:
+    outcome = ask(patient, "die", number)
+    assert (outcome.status, outcome.message) == ("crashed", f"crashed ({number.name})")
+    assert "last words" in outcome.last_words
+    assert ask(patient, "who").status == "crashed"
+
+
+def test_leaving_without_a_word_is_a_crash(patient: FreshProcess) -> None:
+    assert ask(patient, "leave").message == "exited with code 7"
+
+
+def test_a_hang_is_killed_at_its_limit(patient: FreshProcess) -> None:
+    pid = ask(patient, "who").value[1]
+    start = time.monotonic()
+    outcome = ask(patient, "hang", limit_s=0.3)
+    assert (outcome.status, outcome.message) == ("timeout", "no answer within 0.3 s; killed")
+    assert time.monotonic() - start < 5
+    assert not psutil.pid_exists(pid)
+
+
+def test_what_the_code_started_ends_with_it(patient: FreshProcess) -> None:
+    child = ask(patient, "spawn_child").value
+    patient.close()
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(child) and psutil.Process(child).status() != "zombie":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_constructor_that_fails_is_an_outcome() -> None:
+    with FreshProcess(Patient, "too", "many") as process:
+        assert process.start(LIMIT_S).status == "error"
+
+
+def test_lambdas_and_local_classes_reach_the_process() -> None:
+    secret = object.__name__
+
+    class Local:
+        def answer(self) -> str:
+            return secret
+
+    with FreshProcess(lambda: Local()) as process:
+        assert process.start(LIMIT_S).ok
+        assert ask(process, "answer").value == secret
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is signalled on Linux only")
+def test_a_worker_does_not_outlive_a_parent_killed_by_force(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import time\n"
+        "from stopwav.measure.process import FreshProcess\n"
+        "class Sleeper:\n"
+        "    def pid(self):\n"
+        "        import os\n"
+        "        return os.getpid()\n"
+        "    def sleep(self):\n"
+        "        time.sleep(1000)\n"
+        "process = FreshProcess(Sleeper)\n"
+        "process.start(30)\n"
+        "print(process.call('pid', time_limit_s=30).value, flush=True)\n"
+        "process.call('sleep', time_limit_s=1000)\n"
+    )
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,127 @@
+"""`measure` and `race` through their public names, on workloads whose times are known."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import stopwav
+from stopwav import Plan
+
+# Small enough for a test, the same rules as a full plan.
+SHORT = Plan(rounds=3, min_values=5, max_values=10, warmup_s=0.02, min_values_s=0.05, max_values_s=0.3, time_limit_s=60)
+
+
+@dataclass(frozen=True)
+class Spin:
+    seconds: float
+    name: str = "spin"
+    params: dict[str, float] = field(default_factory=dict)
+
+    def setup(self) -> Callable[[], object]:
+        from stopwav.engines.fake import spin
+
+        seconds = self.seconds
+
+        def call() -> None:
+            with stopwav.stage("spinning"):
+                spin(seconds)
+
+        return call
+
+
+def test_a_known_time_comes_back_with_its_interval() -> None:
+    found = stopwav.measure(Spin(0.012, params={"ms": 12}), SHORT)
+    assert (found.name, found.params, found.status) == ("spin", {"ms": 12}, "ok")
+    assert found.time.value == pytest.approx(0.012, rel=0.05)
+    assert found.time.low is not None
+    assert found.time.low <= found.time.value <= found.time.high  # type: ignore[operator]
+    assert found.time.n == sum(len(one.samples.values_s) for one in found.rounds if one.samples)
+    samples = found.rounds[0].samples
+    assert samples is not None
+    assert samples.stages_s[0]["spinning"] == pytest.approx(0.012, rel=0.05)
+    memory = found.rounds[0].memory
+    assert memory is not None
+    assert memory.peak_bytes > 1_000_000
+
+
+def test_each_round_is_a_fresh_process(tmp_path: Path) -> None:
+    log = tmp_path / "pids"
+
+    def call() -> None:
+        with log.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        time.sleep(0.01)
+
+    stopwav.measure(call, SHORT)
+    pids = set(log.read_text().split())
+    assert len(pids) == 3
+    assert str(os.getpid()) not in pids
+
+
+def test_a_race_is_interleaved_and_finds_the_faster(tmp_path: Path) -> None:
+    log = tmp_path / "order"
+
+    def contender(name: str, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            if not getattr(call, "seen", False):
+                call.seen = True  # type: ignore[attr-defined]
+                with log.open("a") as file:
+                    file.write(name)
+            time.sleep(seconds)
+
+        return call
+
+    plan = Plan(rounds=4, min_values=5, max_values=5, warmup_s=0.01, min_values_s=0.01, time_limit_s=60)
+    race = stopwav.race(contender("a", 0.020), contender("b", 0.010), plan)
+    assert log.read_text() == "abbaabba"
+    assert race.verdict.kind == "faster"
+    assert race.verdict.ratio == pytest.approx(0.5, rel=0.1)
+
+
+def test_no_verdict_from_one_round() -> None:
+    with pytest.raises(stopwav.StopwavError, match="rounds=1"):
+        stopwav.race(lambda: None, lambda: None, Plan(rounds=1))
+
+
+def test_a_workload_that_fails_is_a_result_with_a_reason() -> None:
+    found = stopwav.measure(lambda: 1 / 0, SHORT)
+    assert found.status == "error"
+    assert found.time.value is None
+    assert "ZeroDivisionError" in found.time.note
+
+
+def test_a_round_beyond_its_time_limit_is_a_timeout_and_the_others_count(tmp_path: Path) -> None:
+    hung = tmp_path / "hung"
+
+    def call() -> None:
+        if not hung.exists():
+            hung.touch()
+            time.sleep(1000)
+        time.sleep(0.01)
+
+    plan = Plan(rounds=2, min_values=5, max_values=5, warmup_s=0.01, min_values_s=0.01, time_limit_s=3)
+    found = stopwav.measure(call, plan)
+    assert [one.status for one in found.rounds] == ["timeout", "ok"]
+    assert found.status == "ok"
+    assert [caution.code for caution in found.cautions] == ["rounds-failed"]
+
+
+def test_a_throttled_round_is_kept_beside_its_repetition() -> None:
+    good = stopwav.measure(Spin(0.01), Plan(rounds=1, min_values=5, max_values=5, warmup_s=0, min_values_s=0)).rounds[0]
+    from dataclasses import replace
+
+    throttled = replace(good, throttled=True)
+    both = stopwav.Measurement("x", {}, (throttled, good))
+    assert both.good == (good,)
+    assert [caution.code for caution in both.cautions] == ["throttled"]
+    assert stopwav.Measurement("x", {}, (throttled, replace(good, status="error"))).good == (throttled,)
+
+
+@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"precision": -1}, {"max_values": 5, "min_values": 10}])
+def test_a_plan_that_cannot_be_followed_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(stopwav.StopwavError, match=next(iter(wrong))):
+        Plan(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+import asyncio
+import threading
+import time
+
+import pytest
+
+import stopwav
+from stopwav.measure.clock import FakeClock, WallClock
+
+
+def test_a_stage_nobody_measures_costs_under_a_microsecond() -> None:
+    def best_of(repeats: int) -> float:
+        count = 20_000
+        best = float("inf")
+        for _ in range(repeats):
+            start = time.perf_counter()
+            for _ in range(count):
+                with stopwav.stage("x"):
+                    pass
+            best = min(best, (time.perf_counter() - start) / count)
+        return best
+
+    assert best_of(5) < 1e-6
+
+
+def test_stages_nest_repeat_and_add_up() -> None:
+    clock = FakeClock()
+
+    def call() -> None:
+        with stopwav.stage("features"):
+            clock.advance(1)
+        for _ in range(2):
+            with stopwav.stage("inference"):
+                clock.advance(2)
+                with stopwav.stage("search"):
+                    clock.advance(3)
+        clock.advance(4)
+
+    timing = clock.time(call)
+    assert timing.wall_s == pytest.approx(15)
+    assert timing.stages == pytest.approx({"features": 1, "inference": 10, "inference/search": 6})
+    assert [(span.path, span.start_s) for span in timing.spans] == [
+        ("features", 0),
+        ("inference", 1),
+        ("inference/search", 3),
+        ("inference", 6),
+        ("inference/search", 8),
+    ]
+
+
+def test_a_stage_that_raises_is_recorded_and_does_not_swallow_the_error() -> None:
+    clock = FakeClock()
+
+    def call() -> None:
+        try:
+            with stopwav.stage("breaks"):
+                clock.advance(1)
+                raise ValueError("no")
+        except ValueError:
+            pass
+        with stopwav.stage("after"):
+            clock.advance(1)
+
+    assert clock.time(call).stages == {"breaks": 1, "after": 1}
+    with pytest.raises(ValueError, match="no"), stopwav.stage("breaks"):
+        raise ValueError("no")
+
+
+def test_stages_of_another_thread_are_not_mixed_in() -> None:
+    def elsewhere() -> None:
+        with stopwav.stage("elsewhere"):
+            pass
+
+    def call() -> None:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        with stopwav.stage("here"):
+            pass
+
+    assert set(WallClock().time(call).stages) == {"here"}
+
+
+def test_concurrent_tasks_keep_their_nesting_apart() -> None:
+    async def task(name: str) -> None:
+        with stopwav.stage(name):
+            await asyncio.sleep(0)
+            with stopwav.stage("inner"):
+                await asyncio.sleep(0)
+
+    async def both() -> None:
+        await asyncio.gather(task("a"), task("b"))
+
+    assert set(WallClock().time(lambda: asyncio.run(both())).stages) == {"a", "a/inner", "b", "b/inner"}
+
+
+def test_timing_inside_timing_keeps_to_itself() -> None:
+    clock = WallClock()
+    inner: list[set[str]] = []
+
+    def call() -> None:
+        with stopwav.stage("outer"):
+            inner.append(set(clock.time(lambda: stopwav.stage("deep").__enter__()).stages))
+
+    assert set(clock.time(call).stages) == {"outer"}

@@ -1,0 +1,194 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from stopwav.stats import (
+    LogRatio,
+    Verdict,
+    decide,
+    decide_all,
+    holm,
+    paired_log_ratio,
+    paired_verdict,
+    unpaired_verdict,
+)
+
+MEDIANS = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12)
+
+
+def made(mean, standard_error, n=10):
+    """A paired log ratio with the given mean and standard error."""
+    return LogRatio(mean, standard_error, n - 1, standard_error * math.sqrt(n), n, True)
+
+
+# t(9) = 2.262; the threshold is log(1.01) = 0.00995
+@pytest.mark.parametrize(
+    ("mean", "standard_error", "kind"),
+    [
+        (0.030, 0.005, "slower"),  # 0.0187 … 0.0413
+        (-0.030, 0.005, "faster"),
+        (0.000, 0.002, "same"),  # ±0.0045
+        (0.002, 0.002, "same"),
+        (0.005, 0.002, "small difference"),  # 0.0005 … 0.0095
+        (-0.005, 0.002, "small difference"),
+        (0.020, 0.005, "undecided"),  # 0.0087 … 0.0313
+        (0.000, 0.005, "undecided"),
+        (0.008, 0.002, "undecided"),  # 0.0035 … 0.0125: not nothing, but how much?
+    ],
+)
+def test_the_five_verdicts(mean, standard_error, kind):
+    verdict = decide(made(mean, standard_error))
+    assert verdict.kind == kind
+    assert verdict.ratio == pytest.approx(math.exp(mean))
+    assert verdict.low == pytest.approx(math.exp(mean - 2.262157 * standard_error))
+    assert verdict.high == pytest.approx(math.exp(mean + 2.262157 * standard_error))
+    assert (verdict.more_rounds is None) == (kind != "undecided")
+
+
+def test_paired_is_students_t_on_log_ratios():
+    generator = np.random.default_rng(0)
+    a, b = generator.lognormal(0, 0.1, 10), generator.lognormal(0.02, 0.1, 10)
+    verdict, theirs = paired_verdict(a, b), scipy_stats.ttest_rel(np.log(b), np.log(a))
+    interval = theirs.confidence_interval(0.95)
+    assert verdict.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
+    assert (verdict.low, verdict.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)), rel=1e-9)
+    assert (verdict.n, verdict.paired, verdict.threshold, verdict.confidence) == (10, True, 0.01, 0.95)
+
+
+def test_unpaired_is_welchs_t_on_logs():
+    generator = np.random.default_rng(1)
+    a, b = generator.lognormal(0, 0.05, 7), generator.lognormal(0.02, 0.2, 12)
+    verdict, theirs = unpaired_verdict(a, b), scipy_stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+    interval = theirs.confidence_interval(0.95)
+    assert verdict.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
+    assert (verdict.low, verdict.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)), rel=1e-9)
+    assert (verdict.n, verdict.paired) == (7, False)
+    assert str(verdict).endswith("unpaired)")
+
+
+def test_one_round_a_side_gives_no_verdict():
+    for judge in (paired_verdict, unpaired_verdict):
+        verdict = judge([1.0], [2.0])
+        assert (verdict.kind, verdict.more_rounds, verdict.ratio, verdict.low) == ("undecided", 9, 2.0, None)
+        assert verdict.p_value is None
+        assert verdict.note == "one round a side shows no spread"
+    assert str(paired_verdict([1.0], [2.0])) == "undecided (9 more rounds)"
+    assert unpaired_verdict([1.0], [2.0, 2.1, 2.2]).kind == "undecided"
+
+
+def test_nothing_to_compare():
+    assert paired_verdict([], []).more_rounds == 10
+    for bad in ([1.0, 0.0], [1.0, -2.0], [1.0, math.nan], [1.0, math.inf]):
+        verdict = paired_verdict(bad, [1.0, 1.0])
+        assert (verdict.kind, verdict.ratio, verdict.more_rounds) == ("undecided", None, None)
+        assert "not a positive number" in verdict.note
+    with pytest.raises(ValueError, match="come in pairs, got 2 of a and 3 of b"):
+        paired_verdict([1, 2], [1, 2, 3])
+    with pytest.raises(ValueError, match="threshold"):
+        paired_verdict([1, 2], [1, 2], threshold=-0.1)
+    with pytest.raises(ValueError, match="confidence"):
+        paired_verdict([1, 2], [1, 2], confidence=1.0)
+
+
+@pytest.mark.parametrize("judge", [paired_verdict, unpaired_verdict])
+@pytest.mark.parametrize(
+    ("factor", "kind"), [(1.0, "same"), (1.005, "small difference"), (1.02, "slower"), (0.5, "faster")]
+)
+def test_rounds_without_spread_are_counts(judge, factor, kind):
+    verdict = judge([0.3] * 4, [0.3 * factor] * 4)
+    assert verdict.kind == kind
+    assert verdict.low == verdict.high == pytest.approx(factor)
+    assert verdict.p_value == (1.0 if factor == 1.0 else 0.0)
+    assert "no spread" in verdict.note
+
+
+def test_rounding_is_no_difference():
+    a = np.array([0.1, 0.3, 0.7, 1.1])
+    assert paired_verdict(a, a * 3 / 3, threshold=0).kind == "same"
+    # the ratios are equal but for their last digit
+    assert paired_verdict(a, a * 1.05, threshold=0).note.startswith("no spread")
+
+
+@given(MEDIANS, st.data())
+def test_swapping_the_sides_swaps_the_verdict(a, data):
+    b = data.draw(st.lists(st.floats(1e-3, 1e3), min_size=len(a), max_size=len(a)))
+    swapped = {"faster": "slower", "slower": "faster"}
+    for judge in (paired_verdict, unpaired_verdict):
+        one, other = judge(a, b), judge(b, a)
+        assert one.kind == swapped.get(other.kind, other.kind)
+        assert one.ratio == pytest.approx(1 / other.ratio, rel=1e-9)
+        assert one.more_rounds == other.more_rounds
+
+
+@given(MEDIANS, st.floats(0.001, 1000))
+def test_a_common_factor_does_not_matter_to_pairs(a, factor):
+    b = a[::-1]
+    one, other = paired_verdict(a, b), paired_verdict([factor * x for x in a], [factor * x for x in b])
+    assert one.ratio == pytest.approx(other.ratio, rel=1e-9)
+
+
+def test_how_it_reads():
+    common = (1.0, 0.9, 1.1, 0.95, 0.01, 10)
+    assert str(Verdict("undecided", *common, more_rounds=12)) == "undecided (12 more rounds)"
+    assert str(Verdict("undecided", *common, more_rounds=1)) == "undecided (1 more round)"
+    assert str(Verdict("undecided", *common, more_rounds=3, paired=False)) == "undecided (3 more rounds, unpaired)"
+    assert str(Verdict("slower", *common)) == "slower"
+    assert str(Verdict("slower", *common, paired=False)) == "slower (unpaired)"
+
+
+def test_further_rounds_shrink_with_distance_and_end_in_none_on_the_threshold():
+    wanted = [decide(made(mean, 0.01)).more_rounds for mean in (0.0195, 0.0245, 0.0295)]
+    assert wanted == sorted(wanted, reverse=True)
+    assert wanted[-1] >= 1
+    verdict = decide(made(math.log(1.01), 0.01))
+    assert verdict.more_rounds is None
+    assert "too close to the threshold" in verdict.note
+    assert str(verdict) == "undecided"
+
+
+def test_holm_by_hand():
+    # sorted 0.01, 0.02, 0.03, 0.04: times 4, 3, 2, 1, and never falling
+    assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([]) == []
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_lies_between_the_raw_value_and_bonferroni(p_values):
+    adjusted = holm(p_values)
+    for raw, after in zip(p_values, adjusted, strict=True):
+        assert raw <= after <= min(1.0, raw * len(p_values)) or after == max(adjusted)
+    assert sorted(range(len(p_values)), key=lambda i: (p_values[i], i)) == sorted(
+        range(len(p_values)), key=lambda i: (adjusted[i], p_values[i], i)
+    )
+
+
+def test_verdicts_on_several_metrics_agree_with_holms_p_values():
+    generator = np.random.default_rng(2)
+    ratios = [
+        paired_log_ratio(generator.lognormal(0, 0.02, 10), generator.lognormal(shift, 0.02, 10))
+        for shift in (0, 0.01, 0.02, 0.025, 0.03, 0.1)
+    ]
+    verdicts = decide_all(ratios, threshold=0)
+    adjusted = holm([ratio.p_value() for ratio in ratios])
+    assert [verdict.kind != "undecided" for verdict in verdicts] == [p < 0.05 for p in adjusted]
+    assert 2 <= sum(p < 0.05 for p in adjusted) < 6
+    assert max(verdict.confidence for verdict in verdicts) == pytest.approx(1 - 0.05 / 6)
+
+
+def test_one_metric_is_no_family_and_what_cannot_be_tested_costs_the_others_nothing():
+    clear, hopeless = made(0.05, 0.01), paired_log_ratio([1.0], [1.1])
+    assert decide_all([clear]) == [decide(clear)]
+    assert decide_all([clear, hopeless, hopeless]) == [decide(clear), decide(hopeless), decide(hopeless)]
+    assert decide_all([]) == []
+
+
+def test_each_metric_may_have_its_own_threshold():
+    verdicts = decide_all([made(0.03, 0.001), made(0.03, 0.001)], threshold=[0.01, 0.1])
+    assert [verdict.kind for verdict in verdicts] == ["slower", "small difference"]
+    with pytest.raises(ValueError):
+        decide_all([made(0.03, 0.001)], threshold=[0.01, 0.1])

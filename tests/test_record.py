@@ -1,0 +1,162 @@
+"""The run file: whatever happens to it, no piece is lost and none is there twice."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stopwav.errors import StopwavError
+from stopwav.record import Header, Piece, Record, new_path, now, runs_in
+
+
+def header(**spec: object) -> Header:
+    return Header(stopwav="0.0", study="latency", started=now(), spec=spec)
+
+
+def piece(number: int, **data: object) -> Piece:
+    return Piece(key=["stream", number], status="ok", data=data)
+
+
+def write(path: Path, count: int = 3) -> None:
+    with Record.create(path, header()) as record:
+        for number in range(count):
+            record.append(piece(number, text="x" * number))
+        record.finish()
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "run.jsonl"
+    write(path)
+    record = Record.read(path)
+    assert record.complete
+    assert [p.data["text"] for p in record.pieces] == ["", "x", "xx"]
+    assert ("stream", 1) in record
+    assert ("stream", 3) not in record
+
+
+def test_a_file_cut_at_any_byte_resumes_with_the_whole_lines(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.jsonl"
+    write(whole)
+    content = whole.read_bytes()
+    first_line = content.index(b"\n") + 1
+    for length in range(first_line, len(content)):
+        path = tmp_path / "cut.jsonl"
+        path.write_bytes(content[:length])
+        with Record.resume(path) as record:
+            done = len(record.pieces)
+            assert done == max(0, min(3, content[:length].count(b"\n") - 1))
+            for number in range(done, 3):
+                record.append(piece(number, text="x" * number))
+            record.finish()
+        again = Record.read(path)
+        assert [p.key[1] for p in again.pieces] == [0, 1, 2]
+        assert again.complete
+        path.unlink()
+
+
+def test_a_piece_cannot_be_added_twice(tmp_path: Path) -> None:
+    with Record.create(tmp_path / "r.jsonl", header()) as record:
+        record.append(piece(1))
+        with pytest.raises(StopwavError, match="there already"):
+            record.append(piece(1))
+
+
+def test_a_second_writer_is_refused_and_the_lock_ends_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    record = Record.create(path, header())
+    with pytest.raises(StopwavError, match="another stopwav"):
+        Record.resume(path)
+    record.close()
+    Record.resume(path).close()
+
+
+def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    write(tmp_path / "r.jsonl")
+    with pytest.raises(StopwavError, match="exists already"):
+        Record.create(tmp_path / "r.jsonl", header())
+
+
+def test_a_piece_is_on_disk_before_append_returns(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from stopwav.record import *\n"
+        "r = Record.create(Path(sys.argv[1]), Header(stopwav='0', study='s', started='', spec={}))\n"
+        "r.append(Piece(key=[1], status='ok'))\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path]).returncode == -9
+    assert len(Record.read(path).pieces) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "holds no run"),
+        (b'{"kind":"header"', "holds no run"),
+        (b"not a run\n", "not a stopwav run file"),
+        (b'{"kind":"header","format":99,"stopwav":"9.0","study":"s","started":"","spec":{}}\n', "upgrade stopwav"),
+    ],
+)
+def test_a_file_that_is_no_run_is_refused_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(StopwavError, match=reason) as error:
+        Record.read(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    write(path)
+    lines = path.read_bytes().split(b"\n")
+    for damage in (b"{{{", b"[1, 2]", b'{"kind":"piece"}'):
+        path.write_bytes(b"\n".join([*lines[:2], damage, *lines[2:]]))
+        with pytest.raises(StopwavError, match=r"r\.jsonl:3: not a piece"):
+            Record.read(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StopwavError, match=r"gone\.jsonl"):
+        Record.read(tmp_path / "gone.jsonl")
+
+
+def test_names_of_new_runs_do_not_collide(tmp_path: Path) -> None:
+    paths = set()
+    for _ in range(5):
+        path = new_path(tmp_path, "latency")
+        assert path not in paths
+        paths.add(path)
+        path.touch()
+
+
+def test_runs_are_found_newest_first_and_junk_is_passed_over(tmp_path: Path) -> None:
+    for index, name in enumerate(["latency-a", "latency-b", "grid-c"]):
+        write(tmp_path / f"{name}.jsonl")
+        os.utime(tmp_path / f"{name}.jsonl", (index, index))
+    (tmp_path / "latency-junk.jsonl").write_text("junk")
+    assert [record.path.stem for record in runs_in(tmp_path, "latency")] == ["latency-b", "latency-a"]
+
+
+@given(text=st.text(), number=st.floats(allow_nan=False, allow_infinity=False))
+def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str, number: float) -> None:
+    path = tmp_path_factory.mktemp("r") / "r.jsonl"
+    with Record.create(path, header(name=text)) as record:
+        record.append(Piece(key=["stream", text], status="error", message=text, data={"n": number, "t": text}))
+    read = Record.read(path)
+    assert read.pieces[0].message == text
+    assert read.pieces[0].data == {"n": number, "t": text}
+    assert len(path.read_bytes().splitlines()) == 2
+
+
+def test_a_lone_surrogate_from_an_engine_survives(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with Record.create(path, header()) as record:
+        record.append(piece(1, text="\ud800 broken"))
+    assert json.loads(path.read_text().splitlines()[1])["data"]["text"] == "\ud800 broken"
+    assert Record.read(path).pieces[0].data["text"] == "\ud800 broken"
