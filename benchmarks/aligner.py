@@ -26,7 +26,7 @@ class Row:
         signed = np.array(self.errors_ms)
         sizes = np.abs(signed)
         p50, p90, p95 = (np.percentile(sizes, share, method="inverted_cdf") for share in (50, 90, 95))
-        figures = f"{p50:.0f} | {p90:.0f} | {p95:.0f} | {sizes.max():.0f} | {np.median(signed):+.0f}"
+        figures = f"{p50:.0f} | {p90:.0f} | {p95:.0f} | {sizes.max():.0f} | {round(float(np.median(signed))):+d}"
         return f"| {self.voice} | {self.what} | {len(signed)} | {figures} |"
 
 

@@ -121,5 +121,3 @@ def test_memory_of_results_is_not_held() -> None:
     taken = sample(call, clock, Plan())
     assert len(taken.values_s) >= 10
     assert sum(ref() is not None for ref in alive[-10:-1]) == 0
-
-

@@ -90,7 +90,8 @@ def test_only_the_segment_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start_s", "end_s"), [(1.0, None), (5.0, 6.0), (-0.1, 0.5), (0.5, 0.5), (0.6, 0.5), (0.0, 1.5), (float("nan"), 1.0)]
+    ("start_s", "end_s"),
+    [(1.0, None), (5.0, 6.0), (-0.1, 0.5), (0.5, 0.5), (0.6, 0.5), (0.0, 1.5), (float("nan"), 1.0)],
 )
 def test_a_segment_outside_of_the_file_is_refused(tmp_path: Path, start_s: float, end_s: float | None) -> None:
     path = written(tmp_path / "x.wav", tone(1.0))
@@ -138,11 +139,10 @@ def test_any_cut_is_an_error_or_audio(tmp_path: Path, suffix: str, share: float)
     path.write_bytes(content[: max(1, int(len(content) * share))])
     try:
         audio = load(path, RATE_HZ)
-    except StopwavError as error:
-        assert str(path) in str(error)
-    else:
-        assert suffix in ("ogg", "mp3"), "a WAV or FLAC that is cut short is noticed"
-        assert 0 < audio.duration_s <= 3.0
+    except StopwavError:
+        return
+    assert suffix in ("ogg", "mp3"), "a WAV or FLAC that is cut short is noticed"
+    assert 0 < audio.duration_s <= 3.0
 
 
 @given(place=st.floats(0, 1, exclude_max=True), junk=st.binary(min_size=1, max_size=64))
@@ -179,17 +179,19 @@ def test_float_files_in_another_unit_are_refused_and_overshoot_is_clipped(tmp_pa
     assert np.abs(audio.samples).max() == 1.0
 
 
-def test_one_sample_survives_any_rate_or_is_refused(tmp_path: Path) -> None:
-    for rate_hz in (8_000, 16_000, 48_000, 96_000):
-        path = written(tmp_path / f"{rate_hz}.wav", np.array([0.5]), rate_hz)
-        try:
-            assert len(load(path, RATE_HZ).samples) > 0
-        except StopwavError as error:
-            assert "no samples left" in str(error)
+def test_one_sample_survives_any_rate_that_leaves_it(tmp_path: Path) -> None:
+    for rate_hz in (8_000, 16_000):
+        assert len(load(written(tmp_path / "x.wav", np.array([0.5]), rate_hz), RATE_HZ).samples) > 0
+    assert "no samples left at 16000 Hz" in refusal(written(tmp_path / "x.wav", np.array([0.5]), 96_000))
 
 
 def test_full_scale_does_not_wrap_around() -> None:
-    assert Audio(np.array([1.0, -1.0, 1.5, -1.5], np.float32), RATE_HZ).pcm16().tolist() == [32767, -32768, 32767, -32768]
+    assert Audio(np.array([1.0, -1.0, 1.5, -1.5], np.float32), RATE_HZ).pcm16().tolist() == [
+        32767,
+        -32768,
+        32767,
+        -32768,
+    ]
 
 
 def test_resampling_to_the_same_rate_is_the_audio_itself() -> None:
@@ -201,7 +203,12 @@ def test_resampling_to_the_same_rate_is_the_audio_itself() -> None:
 def test_a_wav_header_with_odd_chunks_is_followed(tmp_path: Path) -> None:
     data = (tone(0.1) * 32767).astype("<i2").tobytes()
     body = b"WAVE" + b"LIST" + struct.pack("<I", 3) + b"abc\0"
-    body += b"fmt " + struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, 2 * RATE_HZ, 2, 16) + b"data" + struct.pack("<I", len(data))
+    body += (
+        b"fmt "
+        + struct.pack("<IHHIIHH", 16, 1, 1, RATE_HZ, 2 * RATE_HZ, 2, 16)
+        + b"data"
+        + struct.pack("<I", len(data))
+    )
     path = tmp_path / "x.wav"
     path.write_bytes(b"RIFF" + struct.pack("<I", len(body) + len(data)) + body + data)
     assert len(load(path, RATE_HZ).samples) == 1600

@@ -217,9 +217,7 @@ def streams(draw: st.DrawFn) -> tuple[Trace, tuple[Word, ...]]:
         texts = draw(st.lists(TEXTS, max_size=2))
         chunks.append(Chunk(due, start, done, (Stage("inference", 0, share * (done - start)),), tuple(texts)))
     borders = sorted(draw(st.lists(st.floats(0, size * count), min_size=2, max_size=10)))
-    words = tuple(
-        Word(draw(st.sampled_from("abcd")), b, e) for b, e in zip(borders[::2], borders[1::2], strict=False)
-    )
+    words = tuple(Word(draw(st.sampled_from("abcd")), b, e) for b, e in zip(borders[::2], borders[1::2], strict=False))
     return Trace(size * count, size, draw(st.floats(0, 0.3)), tuple(chunks)), words
 
 

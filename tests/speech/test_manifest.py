@@ -55,7 +55,9 @@ def test_a_folder_with_a_list(tmp_path: Path) -> None:
     sound(tmp_path / "a.flac")
     sound(tmp_path / "deep/er/b.ogg")
     sound(tmp_path / "c.mp3")
-    (tmp_path / "transcripts.txt").write_bytes("\ufeffa\tHello there\r\n\r\nb  It’s me\r\nc.mp3 naïve café\r\n".encode())
+    (tmp_path / "transcripts.txt").write_bytes(
+        "\ufeffa\tHello there\r\n\r\nb  It’s me\r\nc.mp3 naïve café\r\n".encode()
+    )
     corpus = load_corpus(str(tmp_path))
     assert texts(corpus) == {"a": "Hello there", "b": "It’s me", "c.mp3": "naïve café"}
     assert complaints(corpus) == []
@@ -188,7 +190,9 @@ def test_ids_of_any_shape(tmp_path: Path) -> None:
 
 def test_half_a_surrogate_pair_can_be_saved(tmp_path: Path) -> None:
     sound(tmp_path / "a.wav")
-    corpus = load_corpus(manifest(tmp_path, '{"audio_filepath": "a.wav", "text": "hi \\ud800 there", "id": "\\udfff1"}'))
+    corpus = load_corpus(
+        manifest(tmp_path, '{"audio_filepath": "a.wav", "text": "hi \\ud800 there", "id": "\\udfff1"}')
+    )
     assert texts(corpus) == {"_1": "hi ? there"}
     assert len(corpus.digest.encode()) == 16
 
@@ -212,7 +216,9 @@ def test_no_object_crashes(tmp_path_factory: pytest.TempPathFactory, entry: dict
     folder = tmp_path_factory.getbasetemp()
     if not (folder / "good.wav").exists():
         sound(folder / "good.wav")
-    path = manifest(folder, {"audio_filepath": "good.wav", "text": "fine", "id": "a good one"}, entry, name="objects.jsonl")
+    path = manifest(
+        folder, {"audio_filepath": "good.wav", "text": "fine", "id": "a good one"}, entry, name="objects.jsonl"
+    )
     assert texts(load_corpus(path)) == {"a_good_one": "fine"}
 
 

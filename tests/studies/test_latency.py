@@ -19,8 +19,8 @@ import stopwav
 from stopwav.record import Record
 from stopwav.speech.latency import shown_texts, word_delays
 from stopwav.studies import results
-from stopwav.studies.latency_results import streams_of
 from stopwav.studies.latency import utterance_from_json
+from stopwav.studies.latency_results import streams_of
 
 MakeCorpus = Callable[..., Path]
 

@@ -21,6 +21,9 @@ from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
 SAMPLE_RATE_HZ = 16_000
+# The library has one voice detector for all streams of a process, and its memory of the last stream changes the text of
+# the next. Silence washes it out: after 2 s of it texts still depended on what came before, after 4 s none did.
+SILENCE_S = 4
 
 
 class Moonshine:
@@ -48,6 +51,7 @@ class Moonshine:
 
     def open(self) -> MoonshineSession:
         """A new stream."""
+        self._forget()
         return MoonshineSession(self._transcriber.create_stream())
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
@@ -55,8 +59,18 @@ class Moonshine:
         return [self._transcribe(audio) for audio in batch]
 
     def _transcribe(self, audio: Audio) -> str:
+        self._forget()
         transcript = self._transcriber.transcribe_without_streaming(audio.samples.tolist(), audio.sample_rate_hz)
         return " ".join(line.text for line in transcript.lines)
+
+    def _forget(self) -> None:
+        """Let the voice detector forget the stream before."""
+        silence = self._transcriber.create_stream()
+        silence.start()
+        for _ in range(SILENCE_S):
+            silence.add_audio([0.0] * SAMPLE_RATE_HZ, SAMPLE_RATE_HZ)
+        silence.stop()
+        silence.close()
 
 
 class MoonshineSession:

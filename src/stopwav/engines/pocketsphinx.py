@@ -14,6 +14,8 @@ from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
+SAMPLE_RATE_HZ = 16_000
+
 
 class PocketSphinx:
     """PocketSphinx with its packaged US English model. Partials are revised as audio arrives."""
@@ -25,16 +27,14 @@ class PocketSphinx:
         self.info = EngineInfo(
             name="pocketsphinx",
             version=version("pocketsphinx"),
+            sample_rate_hz=SAMPLE_RATE_HZ,
             model="en-us (in the package)",
             precision="int16 audio, fixed-point scores",
         )
 
     def open(self) -> PocketSphinxSession:
         """A new stream."""
-        # The running cepstral mean is carried from utterance to utterance: without a reset the text of a stream would
-        # depend on which ones came before it.
-        self._decoder.reinit_feat()
-        self._decoder.start_utt()
+        self._begin()
         return PocketSphinxSession(self._decoder)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
@@ -42,11 +42,20 @@ class PocketSphinx:
         return [self._transcribe(audio) for audio in batch]
 
     def _transcribe(self, audio: Audio) -> str:
-        self._decoder.reinit_feat()
-        self._decoder.start_utt()
-        self._decoder.process_raw(_pcm(audio.samples), full_utt=True)
+        self._begin()
+        self._decoder.process_raw(audio.pcm16().tobytes(), full_utt=True)
         self._decoder.end_utt()
         return _text(self._decoder)
+
+    def _begin(self) -> None:
+        # The running cepstral mean is carried from utterance to utterance: without a reset the text of a stream would
+        # depend on which ones came before it.
+        self._decoder.reinit_feat()
+        try:
+            self._decoder.start_utt()
+        except RuntimeError:  # an earlier stream broke off
+            self._decoder.end_utt()
+            self._decoder.start_utt()
 
 
 class PocketSphinxSession:
@@ -59,10 +68,11 @@ class PocketSphinxSession:
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
         """The partial text, where it changed."""
         with stage("features"):
-            pcm = _pcm(samples)
+            pcm = Audio(samples, SAMPLE_RATE_HZ).pcm16().tobytes()
             # Features alone for all but the last sample; the call with that one then searches everything buffered.
             # The text is the same to the letter as in one call (tested), and the two parts can be timed apart.
-            self._decoder.process_raw(pcm[:-2], no_search=True, full_utt=False)
+            if len(samples) > 1:
+                self._decoder.process_raw(pcm[:-2], no_search=True, full_utt=False)
         with stage("inference"):
             self._decoder.process_raw(pcm[-2:], full_utt=False)
         return self._changed()
@@ -80,10 +90,6 @@ class PocketSphinxSession:
             return []
         self._shown = text
         return [Hypothesis(text)]
-
-
-def _pcm(samples: NDArray[np.float32]) -> bytes:
-    return (np.clip(samples, -1.0, 1.0) * 32767).astype(np.int16).tobytes()
 
 
 def _text(decoder: Any) -> str:

@@ -108,7 +108,9 @@ def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: f
     if file.frames == 0:
         raise StopwavError(f"{path} has no samples; write it again or take it out of the corpus")
     if file.frames > UNKNOWN_FRAMES:
-        raise StopwavError(f"{path} does not say how long it is (written into a pipe?); write it again with sox or ffmpeg")
+        raise StopwavError(
+            f"{path} does not say how long it is (written into a pipe?); write it again with sox or ffmpeg"
+        )
     duration_s = file.frames / file.samplerate
     wanted_s = duration_s if end_s is None else end_s
     # Written so that NaN fails as well.

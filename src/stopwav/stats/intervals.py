@@ -39,18 +39,19 @@ def t_quantile(prob: float, df: float) -> float:
         return 0.0
     if prob > 0.5:
         return -t_quantile(1 - prob, df)
-    low, high = 0.0, 1.0
+    if math.isinf(df):
+        return NormalDist().inv_cdf(prob)
+    low = t = -NormalDist().inv_cdf(prob)  # the normal's tails are lighter: the root lies above
+    high = 2 * t
     while t_tail(high, df) > prob:
         low, high = high, high * 2
-    t = (low + high) / 2
     for _ in range(200):  # Newton's steps, halving where one leaves the bracket
         excess = t_tail(t, df) - prob
         low, high = (t, high) if excess > 0 else (low, t)
         step = t + excess / _t_density(t, df)
-        following = step if low < step < high else (low + high) / 2
-        if abs(following - t) <= 4 * _EPSILON * t:
-            break
-        t = following
+        if abs(step - t) <= 1e-10 * t:  # they double their digits: this one has them all
+            return -step
+        t = step if low < step < high else (low + high) / 2
     return -t
 
 

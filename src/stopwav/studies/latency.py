@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def _prepare_corpus(spec: LatencySpec, report: Progress) -> Corpus:
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)
     drawn = drawn[: spec.limit]
-    chosen = Corpus(corpus.name, tuple(drawn), corpus.problems)
+    chosen = replace(corpus, utterances=tuple(drawn))
     return align_corpus(chosen, progress=lambda done, total: report("aligning words", done, total))
 
 
@@ -131,6 +132,7 @@ def _header(spec: LatencySpec, corpus: Corpus) -> Header:
             "name": corpus.name,
             "digest": corpus.digest,
             "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
+            "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
             "utterances": [_utterance_to_json(utterance) for utterance in corpus.utterances],
         },
     )
@@ -197,5 +199,6 @@ def utterance_from_json(fields: dict[str, Any]) -> Utterance:
 
 
 def cautions_of(header: Header) -> list[Caution]:
-    """The doubts about the machine at the start of the run."""
-    return [Caution(warning["code"], warning["message"]) for warning in header.warnings]
+    """The doubts about the machine and the corpus at the start of the run."""
+    warnings = [*header.warnings, *header.corpus["cautions"]]
+    return [Caution(warning["code"], warning["message"]) for warning in warnings]
