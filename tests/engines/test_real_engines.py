@@ -133,7 +133,8 @@ def test_moonshine_never_opens_a_socket() -> None:
     code = (
         "import sys\n"
         "def hook(event, args):\n"
-        "    if event in ('socket.connect', 'socket.getaddrinfo', 'urllib.Request'): raise SystemExit(f'network: {event}')\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo', 'urllib.Request'):\n"
+        "        raise SystemExit(f'network: {event}')\n"
         "sys.addaudithook(hook)\n"
         "from stopwav.engines.registry import make_streaming; import numpy as np\n"
         "e = make_streaming('moonshine'); s = e.open(); s.push(np.zeros(16000, np.float32)); s.finish(); print('fine')"

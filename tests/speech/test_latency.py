@@ -246,7 +246,7 @@ def test_what_is_stable_was_shown_before_and_is_in_the_final_text(stream: tuple[
 
 @given(streams())
 def test_a_trace_survives_its_file(stream: tuple[Trace, tuple[Word, ...]]) -> None:
-    trace, words = stream
+    trace, _ = stream
     again = trace_from_json(trace.to_json())
     assert again.text == trace.text
     for before, after in zip(trace.chunks, again.chunks, strict=True):

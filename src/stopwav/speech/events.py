@@ -1,4 +1,4 @@
-"""The trace of one stream: what was fed when, what it cost, and what text came back. Every latency metric derives from it."""
+"""The trace of one stream: what was fed when, what it cost, and what text came back."""
 
 from __future__ import annotations
 

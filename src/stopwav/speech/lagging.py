@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def average_lagging(delays_s: Sequence[float], audio_s: float, target_words: int) -> float | None:
-    """AL: the mean lag up to the first word that came after all audio had been heard; pace by the reference's length."""
+    """AL: the mean lag up to the first word that came after all audio; the pace is that of the reference."""
     return _lagging(delays_s, audio_s, target_words)
 
 

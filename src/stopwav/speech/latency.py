@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from stopwav.speech.corpus import Word
 from stopwav.speech.events import Chunk, Trace
@@ -151,7 +152,7 @@ def final_latency(trace: Trace, words: Sequence[Word]) -> tuple[float | None, fl
 def unstable_words(texts: Sequence[Shown]) -> int:
     """Words shown in some partial and later changed or removed."""
     changed = 0
-    for before, after in zip(texts, texts[1:], strict=False):
+    for before, after in pairwise(texts):
         shared = common_prefix(before.words, after.words)
         tail = before.words[shared:]
         if tail:
@@ -161,8 +162,7 @@ def unstable_words(texts: Sequence[Shown]) -> int:
 
 def erased_words(texts: Sequence[Shown]) -> int:
     """Words a display that can only append would have had to erase: all after the first change, at each change."""
-    pairs = zip(texts, texts[1:], strict=False)
-    return sum(len(before.words) - common_prefix(before.words, after.words) for before, after in pairs)
+    return sum(len(before.words) - common_prefix(before.words, after.words) for before, after in pairwise(texts))
 
 
 def commit_chunks(texts: Sequence[Shown]) -> list[Shown]:

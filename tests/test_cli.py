@@ -1,0 +1,185 @@
+"""The command line as a user meets it: help, JSON, errors in one line, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MakeCorpus = Callable[..., Path]
+
+
+def stopwav(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stopwav", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def latency(corpus: Path, save: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick")
+    return stopwav("latency", *arguments, *places)
+
+
+def test_help_answers_within_three_tenths_of_a_second() -> None:
+    stopwav("--help")  # byte code and file cache
+    command = [str(Path(sys.executable).parent / "stopwav"), "--help"]
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.3
+
+
+def test_every_verb_is_in_the_help_and_has_its_own() -> None:
+    printed = stopwav("--help").stdout
+    for verb in ("latency", "demo", "report", "engines", "doctor", "align"):
+        assert verb in printed
+        help_of = stopwav(verb, "--help")
+        assert help_of.returncode == 0
+        assert "--json" in help_of.stdout
+
+
+def test_version() -> None:
+    import stopwav as package
+
+    assert stopwav("--version").stdout.strip() == f"stopwav {package.__version__}"
+
+
+def test_json_is_one_object_of_the_documented_shape(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    done = latency(tiny_corpus(), tmp_path, "fake", "--json")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert set(printed) == {"stopwav", "study", "run", "results"}
+    assert printed["study"] == "latency"
+    (row,) = printed["results"]
+    assert set(row) == {"name", "params", "status", "metrics", "warnings"}
+    assert row["status"] == "ok"
+    for name in ("rtf", "word_latency_p95", "chunk_lag_p50", "wer", "upwr", "laal_ca", "sum_of_p95s"):
+        assert set(row["metrics"][name]) == {"value", "low", "high", "n", "unit", "note"}
+    # Three utterances cannot support a P99, and the reason is given.
+    assert row["metrics"]["chunk_lag_p99"]["value"] is None
+    assert "368" in row["metrics"]["chunk_lag_p99"]["note"]
+
+
+def test_report_prints_the_same_again_from_the_file(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    done = latency(tiny_corpus(), tmp_path, "fake")
+    (run,) = tmp_path.glob("*.jsonl")
+    assert stopwav("report", run).stdout == done.stdout
+    fresh = json.loads(latency(tiny_corpus(count=2), tmp_path / "2", "fake", "--json").stdout)
+    assert json.loads(stopwav("report", fresh["run"], "--json").stdout) == fresh
+
+
+def test_tables_fit_eighty_columns_without_colour(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    done = latency(tiny_corpus(), tmp_path, "fake", "fake")
+    assert "\x1b" not in done.stdout
+    table, _, _ = done.stdout.partition("run file:")
+    assert max(len(line) for line in table.splitlines()) <= 80
+    coloured = stopwav("report", next(tmp_path.glob("*.jsonl")), NO_COLOR="1", FORCE_COLOR="1")
+    assert "\x1b[3" not in coloured.stdout
+    assert "fake#2" in done.stdout
+
+
+def test_all_prints_every_metric(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    done = latency(tiny_corpus(), tmp_path, "fake", "--json")
+    metrics = json.loads(done.stdout)["results"][0]["metrics"]
+    printed = stopwav("report", next(tmp_path.glob("*.jsonl")), "--all", COLUMNS="200").stdout
+    for name in metrics:
+        assert name in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("latency", "pocketsphynx"), "unknown engine 'pocketsphynx': did you mean 'pocketsphinx'?"),
+        (("latency", "fake", "--corpus", "nowhere"), "nowhere"),
+        (("latency", "fake", "--pace", "fast"), "--pace 'fast'"),
+        (("latency", "fake", "--rounds", "0"), "--rounds 0"),
+        (("latency", "fake", "--words", "nowhere.ctm"), "nowhere.ctm"),
+        (("report", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("align", "nowhere"), "nowhere"),
+    ],
+)
+def test_an_error_is_one_line_that_names_the_value(arguments: tuple[str, ...], said: str) -> None:
+    done = stopwav(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_exit_code_tells_what_was_lost(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    corpus = tiny_corpus(count=3)
+    (corpus / "u001.wav").write_bytes(b"")
+    assert latency(corpus, tmp_path / "partly", "fake").returncode == 1
+    broken = tmp_path / "broken.py"
+    broken.write_text("class Broken:\n    def __init__(self):\n        raise ValueError('never')\n")
+    done = latency(corpus, tmp_path / "none", f"{broken}:Broken")
+    assert done.returncode == 2
+    assert "never" in done.stdout
+
+
+def test_a_manifest_line_that_is_not_json_is_named_and_the_rest_measured(
+    tiny_corpus: MakeCorpus, tmp_path: Path
+) -> None:
+    corpus = tiny_corpus(count=2)
+    manifest = tmp_path / "manifest.jsonl"
+    good = [json.dumps({"audio_filepath": str(corpus / f"u00{k}.wav"), "text": "one two"}) for k in range(2)]
+    manifest.write_text("\n".join([good[0], "{not json", good[1], good[1], '{"audio_filepath": "gone.wav", "text": "x"}']))
+    done = stopwav("latency", "fake", "--corpus", manifest, "--quick", "--save", tmp_path / "runs", "--json")
+    assert done.returncode == 1
+    (row,) = json.loads(done.stdout)["results"]
+    assert row["params"]["utterances"] == 2
+    said = " | ".join(warning["message"] for warning in row["warnings"])
+    for part in ("manifest.jsonl:2", "manifest.jsonl:4", "gone.wav"):
+        assert part in said
+
+
+def test_hostile_names_reach_the_terminal_as_text(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    corpus = tiny_corpus(count=2)
+    engine = tmp_path / "[red]x\u202e.py"
+    engine.write_text(
+        "from stopwav import EngineInfo, Hypothesis\n"
+        "class E:\n"
+        "    info = EngineInfo(name='\\x1b[31mred', version='1', notes=('[bold]\\x1b[2Jcleared',))\n"
+        "    def open(self): return self\n"
+        "    def push(self, samples): raise ValueError('\\x1b]0;title\\x07 [link=x]')\n"
+        "    def finish(self): return [Hypothesis('x')]\n"
+    )
+    done = latency(corpus, tmp_path / "runs", f"{engine}:E", "fake")
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+    assert "[red]" in done.stdout
+
+
+def test_align_writes_a_ctm_that_latency_takes(librispeech: Path, tmp_path: Path) -> None:
+    output = tmp_path / "words.ctm"
+    done = stopwav("align", librispeech, "-o", output)
+    assert done.returncode == 0, done.stderr
+    assert len(output.read_text().splitlines()) == 94
+    ran = stopwav("latency", "fake", "--corpus", librispeech, "--words", output, "--quick", "--save", tmp_path, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["results"][0]["params"]["words"] == 94
+
+
+def test_engines_lists_what_is_installed() -> None:
+    listed = {row["name"]: row for row in json.loads(stopwav("engines", "--json").stdout)["engines"]}
+    assert listed["pocketsphinx"]["installed"]
+    assert listed["pocketsphinx"]["streaming"]
+    assert listed["moonshine"]["install"] == "pip install 'stopwav[moonshine]'"
+    assert "pocketsphinx" in stopwav("engines").stdout
+
+
+@pytest.mark.slow
+def test_the_demo_measures_both_recognisers_within_three_minutes(tmp_path: Path) -> None:
+    pytest.importorskip("moonshine_voice")
+    start = time.perf_counter()
+    done = stopwav("demo", "--save", tmp_path)
+    assert time.perf_counter() - start < 180
+    assert done.returncode == 0, done.stdout + done.stderr
+    for engine in ("pocketsphinx", "moonshine"):
+        assert f"{engine}: keeps up; a word appears" in done.stdout
