@@ -22,12 +22,8 @@ def latency_finding(result: Result) -> str:
         reason = plain(result.warnings[0].message) if result.warnings else "nothing was measured"
         return f"{name}: {result.status}; {reason}"
     metrics = result.metrics
-    pace = "keeps up" if metrics["keeps_up"].value else f"does not keep up (real-time factor {_rtf(metrics['rtf'])})"
+    pace = "keeps up" if metrics["keeps_up"].value else f"does not keep up (real-time factor {format_value(metrics['rtf'])})"
     return f"{name}: {pace}; {_appears(metrics['word_latency_p50'], metrics['word_latency_p95'])}{_causes(result)}"
-
-
-def _rtf(rtf: Estimate) -> str:
-    return format_value(rtf)
 
 
 def _appears(p50: Estimate, p95: Estimate) -> str:
@@ -38,16 +34,14 @@ def _appears(p50: Estimate, p95: Estimate) -> str:
 
 
 def _causes(result: Result) -> str:
-    """The shares of the wait until a word stands for good, largest causes as a reader meets them."""
+    """The shares of the wait until a word stands for good, in the order in which they happen."""
     shares = {cause: result.metrics[f"share_{cause}"].value for cause in CAUSES}
     known = {cause: share for cause, share in shares.items() if share is not None}
     if not known:
         return ""
     settled = result.metrics["committed_latency_p50"]
-    parts = [f"{100 * share:.0f} % {CAUSES[cause]}" for cause, share in known.items() if round(100 * share) != 0]
+    parts = [(f"{100 * share:.0f} %", CAUSES[cause]) for cause, share in known.items() if round(100 * share) != 0]
     stands = f" and stands for good after {format_value(settled)} s (P50)" if settled.value is not None else ""
-    return f"{stands}; of that wait {_listed(parts)}"
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] + " is" if len(parts) == 1 else ", ".join(parts)
+    first, *others = parts
+    listed = ", ".join([f"{first[0]} is {first[1]}", *(" ".join(part) for part in others)])
+    return f"{stands}; of that wait {listed}"

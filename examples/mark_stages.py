@@ -1,0 +1,42 @@
+"""Which part of a call takes the time? Mark the parts; the marks may stay in production code."""
+
+from collections.abc import Callable, Mapping
+from statistics import median
+
+import numpy as np
+
+import stopwav
+
+
+class Recogniser:
+    """A workload: `setup` is not timed, runs in the fresh process, and returns the call that is."""
+
+    name = "recogniser"
+    params: Mapping[str, int] = {"seconds": 5}  # noqa: RUF012
+
+    def setup(self) -> Callable[[], object]:
+        """The call to time; the audio and the weights are made here."""
+        random = np.random.default_rng(0)
+        audio, weights = random.standard_normal(80_000), random.standard_normal((4, 257, 257))
+
+        def call() -> object:
+            with stopwav.stage("features"):
+                frames = np.abs(np.fft.rfft(audio.reshape(-1, 160), 512))
+            with stopwav.stage("inference"):
+                for layer in weights:
+                    with stopwav.stage("layer"):  # inside: counted as inference/layer
+                        frames = np.tanh(frames @ layer)
+            return frames.argmax(axis=1)
+
+        return call
+
+
+plan = stopwav.Plan(rounds=2, warmup_s=0.2, min_values_s=0.2)
+measurement = stopwav.measure(Recogniser(), plan)
+
+values = [stages for one in measurement.good if one.samples for stages in one.samples.stages_s]
+total_s = measurement.time.value or 0.0
+print(f"{measurement.name}: {1e3 * total_s:.2f} ms a call")
+for path in values[0]:
+    share_s = median(stages[path] for stages in values)
+    print(f"  {path:16} {1e3 * share_s:6.2f} ms  {share_s / total_s:4.0%}")

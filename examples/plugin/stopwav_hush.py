@@ -1,0 +1,34 @@
+"""Hush: hears everything and writes nothing. What it costs is the floor under every other engine's numbers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav import Audio, EngineInfo, Hypothesis
+
+
+class Hush:
+    """An engine that streams (`open`) and also takes whole utterances (`transcribe`)."""
+
+    info = EngineInfo(name="hush", version="1.0", notes=("writes nothing, on purpose",))
+
+    def open(self) -> "HushSession":
+        """A new stream."""
+        return HushSession()
+
+    def transcribe(self, batch: Sequence[Audio]) -> list[str]:
+        """No text for each utterance."""
+        return ["" for _ in batch]
+
+
+class HushSession:
+    """One stream."""
+
+    def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        """No text: an empty list means that nothing changed."""
+        return []
+
+    def finish(self) -> list[Hypothesis]:
+        """An empty final text."""
+        return [Hypothesis("")]
