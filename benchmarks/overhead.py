@@ -59,7 +59,7 @@ def main() -> None:
     print("|---|---|---|---|")
     cells = " | ".join(f"{nearest_rank(added_us, p):.2f}" for p in (0.50, 0.95, 0.99))
     print(f"| added to the engine's own time | {cells} |")
-    print(f"\nThe whole loop, audio slicing and bookkeeping included: {loop_us:.1f} µs a chunk, outside the timed part.")
+    print(f"\nThe whole loop, slicing and bookkeeping included: {loop_us:.1f} µs a chunk, outside the timed part.")
 
 
 if __name__ == "__main__":

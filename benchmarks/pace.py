@@ -44,7 +44,8 @@ def main() -> None:
     print("|---|---|---|---|")
     for p in PERCENTILES:
         virtual, real = (nearest_rank(found[pace], p) * 1e3 for pace in ("virtual", "real"))
-        print(f"| P{round(100 * p)} | {virtual:.2f} | {real:.2f} | {real - virtual:+.2f} ms, {real / virtual - 1:+.1%} |")
+        difference = f"{real - virtual:+.2f} ms, {real / virtual - 1:+.1%}"
+        print(f"| P{round(100 * p)} | {virtual:.2f} | {real:.2f} | {difference} |")
 
 
 if __name__ == "__main__":

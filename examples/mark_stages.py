@@ -12,7 +12,7 @@ class Recogniser:
     """A workload: `setup` is not timed, runs in the fresh process, and returns the call that is."""
 
     name = "recogniser"
-    params: Mapping[str, int] = {"seconds": 5}  # noqa: RUF012
+    params: Mapping[str, int] = {"seconds": 5}
 
     def setup(self) -> Callable[[], object]:
         """The call to time; the audio and the weights are made here."""

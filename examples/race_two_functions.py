@@ -9,7 +9,9 @@ audio = np.random.default_rng(0).standard_normal(160_000).astype(np.float32)
 
 def by_loop() -> float:
     """The energy of each frame of 10 ms, frame by frame."""
-    return max(float(np.dot(audio[start : start + 160], audio[start : start + 160])) for start in range(0, 160_000, 160))
+    return max(
+        float(np.dot(audio[start : start + 160], audio[start : start + 160])) for start in range(0, 160_000, 160)
+    )
 
 
 def at_once() -> float:
@@ -26,4 +28,6 @@ verdict = race.verdict
 print(f"at_once against by_loop: {verdict}")
 if verdict.ratio is None or verdict.low is None or verdict.high is None:
     raise SystemExit(verdict.note)
-print(f"takes {verdict.ratio:.3f} [{verdict.low:.3f} to {verdict.high:.3f}] of the time, from {verdict.n} rounds a side")
+print(
+    f"takes {verdict.ratio:.3f} [{verdict.low:.3f} to {verdict.high:.3f}] of the time, from {verdict.n} rounds a side"
+)

@@ -129,7 +129,8 @@ def test_a_manifest_line_that_is_not_json_is_named_and_the_rest_measured(
     corpus = tiny_corpus(count=2)
     manifest = tmp_path / "manifest.jsonl"
     good = [json.dumps({"audio_filepath": str(corpus / f"u00{k}.wav"), "text": "one two"}) for k in range(2)]
-    manifest.write_text("\n".join([good[0], "{not json", good[1], good[1], '{"audio_filepath": "gone.wav", "text": "x"}']))
+    gone = '{"audio_filepath": "gone.wav", "text": "x"}'
+    manifest.write_text("\n".join([good[0], "{not json", good[1], good[1], gone]))
     done = stopwav("latency", "fake", "--corpus", manifest, "--quick", "--save", tmp_path / "runs", "--json")
     assert done.returncode == 1
     (row,) = json.loads(done.stdout)["results"]
@@ -161,7 +162,8 @@ def test_align_writes_a_ctm_that_latency_takes(librispeech: Path, tmp_path: Path
     done = stopwav("align", librispeech, "-o", output)
     assert done.returncode == 0, done.stderr
     assert len(output.read_text().splitlines()) == 94
-    ran = stopwav("latency", "fake", "--corpus", librispeech, "--words", output, "--quick", "--save", tmp_path, "--json")
+    places = ("--corpus", librispeech, "--words", output, "--save", tmp_path)
+    ran = stopwav("latency", "fake", *places, "--quick", "--json")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["results"][0]["params"]["words"] == 94
 

@@ -1,8 +1,12 @@
-"""What goes wrong: an error is raised, a caution travels beside the number it touches."""
+"""What goes wrong: an error is raised, a status ends a piece of work, a caution stands beside a number."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+# How a piece of work ended. Everything but `ok` comes with a message.
+Status = Literal["ok", "skipped", "oom", "timeout", "crashed", "error"]
 
 
 class StopwavError(Exception):

@@ -20,12 +20,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from stopwav.errors import Caution, StopwavError
+from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
 
 FORMAT = 1
-
-Status = Literal["ok", "skipped", "oom", "timeout", "crashed", "error"]
 
 
 class Header(BaseModel):

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import cloudpickle
 
-Status = Literal["ok", "skipped", "oom", "timeout", "crashed", "error"]
+from stopwav.errors import Status
 
 # Enough of what a dying process wrote to tell why; a native stack dump can be megabytes.
 LAST_WORDS_BYTES = 2000

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from stopwav.errors import Caution, StopwavError
+from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.plan import COMPARISON, REPORT, Plan
-from stopwav.measure.process import FreshProcess, Status
 from stopwav.measure.sampler import Samples
 from stopwav.measure.workload import Scalar, Workload, as_workload
 
@@ -169,6 +168,9 @@ def _take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iter
 
 
 def _run_round(workload: Workload, plan: Plan, index: int, device: str) -> Round:
+    # Here and not above: it brings pickling and pipes, which `import stopwav` should not wait for.
+    from stopwav.measure.process import FreshProcess
+
     with FreshProcess(RoundRunner, workload, plan, device) as process:
         outcome = process.start(plan.time_limit_s)
         if outcome.ok:

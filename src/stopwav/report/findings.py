@@ -22,7 +22,11 @@ def latency_finding(result: Result) -> str:
         reason = plain(result.warnings[0].message) if result.warnings else "nothing was measured"
         return f"{name}: {result.status}; {reason}"
     metrics = result.metrics
-    pace = "keeps up" if metrics["keeps_up"].value else f"does not keep up (real-time factor {format_value(metrics['rtf'])})"
+    pace = (
+        "keeps up"
+        if metrics["keeps_up"].value
+        else f"does not keep up (real-time factor {format_value(metrics['rtf'])})"
+    )
     return f"{name}: {pace}; {_appears(metrics['word_latency_p50'], metrics['word_latency_p95'])}{_causes(result)}"
 
 

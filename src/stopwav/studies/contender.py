@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from stopwav.errors import Status
 from stopwav.measure.pacer import Pace
 from stopwav.measure.plan import Plan
-from stopwav.measure.process import FreshProcess, Outcome, Status
+from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.measure.sampler import MAX_WARMUP_S
 from stopwav.record import Piece, Record
 from stopwav.speech.corpus import Utterance

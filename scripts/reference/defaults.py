@@ -1,0 +1,114 @@
+"""docs/reference/defaults.md: the plans, and every constant that moves a number, with its reason from the code."""
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import stopwav
+from reference.markdown import code, page, table
+from stopwav.stats import minimum_count
+
+INTRODUCTION = """
+What is not asked for by an option is one of these. They are chosen before any number is seen, and are the same for
+every engine.
+"""
+
+PLANS = """
+## Plans
+
+A [`Plan`](python.md#stopwavplan) says how a round is taken. `measure` uses `REPORT` and `race` uses `COMPARISON`
+unless given another; `stopwav latency` has its own `--rounds` and takes the warm-up from the plan.
+"""
+
+MINIMUM = """
+## Percentiles
+
+The fewest values for which a percentile is given: with fewer, its 95 % interval has no two ends.
+"""
+
+CONSTANTS = """
+## Constants
+
+Numbers in the code, with the reason that stands beside them there. Private ones, which begin with `_`, are listed
+too.
+"""
+
+PARTS = ("measure", "stats", "speech", "engines", "studies", "report")
+# Enough to tell them apart; longer tuples (of words, of names) are data and not settings.
+LONGEST = 40
+
+
+def render() -> str:
+    """The page."""
+    names = ("QUICK", "REPORT", "COMPARISON")
+    plans = [getattr(stopwav, name) for name in names]
+    rows = [
+        (code(field.name), *(code(getattr(plan, field.name)) for plan in plans))
+        for field in dataclasses.fields(stopwav.Plan)
+    ]
+    counts = [(f"P{100 * p:.0f}", str(minimum_count(p))) for p in (0.5, 0.9, 0.95, 0.99)]
+    return page(
+        "Defaults",
+        INTRODUCTION,
+        PLANS,
+        table(("field", *map(code, names)), rows),
+        MINIMUM,
+        table(("percentile", "values"), counts),
+        CONSTANTS,
+        *(_section(module) for module in _modules()),
+    )
+
+
+def _modules() -> Iterator[ModuleType]:
+    root = Path(inspect.getfile(stopwav)).parent
+    for part in PARTS:
+        for path in sorted((root / part).glob("[a-z]*.py")):
+            module = import_module(f"stopwav.{part}.{path.stem}")
+            if list(_constants(module)):
+                yield module
+
+
+def _section(module: ModuleType) -> str:
+    rows = [(code(name), code(value), reason) for name, value, reason in _constants(module)]
+    return f"### {module.__name__.removeprefix('stopwav.')}\n\n{table(('constant', 'value', 'why'), rows)}"
+
+
+def _constants(module: ModuleType) -> Iterator[tuple[str, str, str]]:
+    """Name, value and reason of each number that a module sets at its top level."""
+    source = inspect.getsource(module)
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name) or not _is_number(node.value):
+            continue
+        name, value, reason = node.targets[0].id, ast.unparse(node.value), _reason(lines, node)
+        # What is private and needs no reason is a code of the operating system, not a choice.
+        if name.isupper() and len(value) <= LONGEST and (reason or not name.startswith("_")):
+            yield name, value, reason
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether it is a number, or arithmetic or a tuple of numbers."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    return isinstance(node, ast.Tuple) and all(map(_is_number, node.elts))
+
+
+def _reason(lines: list[str], node: ast.Assign) -> str:
+    """The comment on the constant's line, or else the one above it."""
+    _, mark, beside = lines[(node.end_lineno or node.lineno) - 1].partition("  # ")
+    if mark and not beside.startswith(("noqa", "type:")):
+        return beside.strip()
+    above: list[str] = []
+    for line in reversed(lines[: node.lineno - 1]):
+        if not line.startswith("# "):
+            break
+        above.insert(0, line.removeprefix("# "))
+    return " ".join(above)

@@ -1,0 +1,132 @@
+"""docs/reference/run-file.md: the format of a run file."""
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from reference.markdown import code, page, table
+from stopwav.record import FORMAT, Header, Piece
+from stopwav.studies.latency import LatencySpec
+
+INTRODUCTION = f"""
+A run is one file of JSON lines, format {FORMAT}: a header, then a line for each finished piece of work, then an end
+line. Each line is flushed to disk before the next piece begins, so a run that is killed loses at most the piece it
+was in; a torn last line is dropped when the file is read. Only raw observations are stored. `stopwav report` computes
+every statistic anew.
+
+The file is ASCII: other characters are escaped. Times are in seconds. Of pieces with equal keys there is never more
+than one. A file of a newer format is refused, with a word to upgrade. Unknown keys are ignored.
+"""
+
+HEADER = {
+    "kind": "`header`",
+    "format": "version of this format",
+    "stopwav": "version that wrote the file",
+    "study": "`latency`",
+    "started": "UTC, to the second",
+    "spec": "what was asked for, see below; `--resume` looks for an unfinished run with an equal one",
+    "machine": "processor, memory, system, packages with versions, fingerprint: what `stopwav doctor --json` prints",
+    "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
+    "`text` and `words` (`[word, start, end]`)",
+    "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
+    "warnings": "what `doctor` warned of at the start, as `code` and `message`",
+}
+
+SPEC = {
+    "engines": "as named on the command line; the same one twice is called `NAME#2`",
+    "corpus": "`--corpus`",
+    "words": "`--words`",
+    "chunk_ms": "`--chunk-ms`",
+    "pace": "`--pace`",
+    "limit": "`--limit`",
+    "rounds": "`--rounds`",
+    "time_limit_s": "`--time-limit`",
+    "seed": "`--seed`",
+}
+
+PIECE = {
+    "kind": "`piece`",
+    "key": "which piece: the kind of observation, the round (from 0), the engine's name, and what else tells it apart",
+    "status": "how it ended",
+    "message": "why, where it did not end well",
+    "last_words": "the end of what the engine's process wrote to its output before it died",
+    "data": "what was observed, see below",
+}
+
+# What the data of each kind of piece holds, by the first item of its key; a test compares it with a real run.
+DATA: dict[str, tuple[str, dict[str, str]]] = {
+    "stream": (
+        '`["stream", round, engine, utterance]`: one utterance through one engine.',
+        {"trace": "the trace; cut short where the engine failed, absent where its process died"},
+    ),
+    "load": (
+        '`["load", round, engine, attempt]`: one process that was loaded and warmed up; `attempt` counts restarts.',
+        {
+            "engine": "the engine's `info`",
+            "load_s": "time to make the engine",
+            "warmup_s": "time of each warm-up stream",
+            "cautions": "`[code, message]` of each doubt",
+            "first": "trace of the first stream through the process, which no metric uses",
+        },
+    ),
+    "memory": (
+        '`["memory", round, engine]`: the host peak of streaming the longest utterance, in a pass of its own.',
+        {
+            "peak_bytes": "the most that was resident",
+            "baseline_bytes": "what was resident once the engine was loaded",
+            "method": "how the peak was taken",
+            "note": "what to know about that, or null",
+        },
+    ),
+}
+
+TRACE = {
+    "audio_s": "length of the audio",
+    "chunk_s": "length of a chunk",
+    "lookahead_s": "look-ahead of the engine",
+    "chunks": "the pushes in order; the last is the call that ended the stream",
+}
+
+CHUNK = {
+    "due": "when its last sample was spoken",
+    "start": "when its work began",
+    "done": "when its work was done and its text visible",
+    "stages": "`[path, start, duration]` of each passage through a stage, from `start` on; absent where none",
+    "text": "the texts that became visible, each the whole text so far; absent where none",
+}
+
+END = 'The last line of a run that is complete: `{"kind": "end", "finished": "…"}`. Without it, `--resume` goes on.'
+
+
+def render() -> str:
+    """The page."""
+    kinds = [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in DATA.items()]
+    return page(
+        "The run file",
+        INTRODUCTION,
+        f"## Header\n\n{_fields(Header, HEADER)}",
+        f"### spec of `latency`\n\n{_fields(LatencySpec, SPEC)}",
+        f"## Piece\n\n{_fields(Piece, PIECE)}",
+        *kinds,
+        f"### trace\n\n{_keys(TRACE)}",
+        f"### chunk\n\n{_keys(CHUNK)}",
+        f"## End\n\n{END}",
+    )
+
+
+def _fields(model: type[BaseModel], meanings: Mapping[str, str]) -> str:
+    """A table of a model's fields, each of which must have its meaning."""
+    if set(model.model_fields) != set(meanings):
+        raise ValueError(f"{model.__name__}: {set(model.model_fields) ^ set(meanings)} is not described, or not there")
+    rows = [(code(name), _kind(field.annotation), meanings[name]) for name, field in model.model_fields.items()]
+    return table(("key", "type", "what it is"), rows)
+
+
+def _kind(annotation: object) -> str:
+    if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def _keys(meanings: Mapping[str, str]) -> str:
+    return table(("key", "what it is"), [(code(name), what) for name, what in meanings.items()])
