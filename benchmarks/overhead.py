@@ -1,6 +1,6 @@
 """What the harness adds to each chunk of an engine that does nothing. Prints a Markdown table.
 
-    python benchmarks/overhead.py
+python benchmarks/overhead.py
 """
 
 from __future__ import annotations

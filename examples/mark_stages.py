@@ -1,7 +1,6 @@
 """Which part of a call takes the time? Mark the parts; the marks may stay in production code."""
 
 from collections.abc import Callable, Mapping
-from statistics import median
 
 import numpy as np
 
@@ -31,12 +30,13 @@ class Recogniser:
         return call
 
 
-plan = stopwav.Plan(rounds=2, warmup_s=0.2, min_values_s=0.2)
+plan = stopwav.Plan(rounds=2, warmup_s=0.2, min_values_s=0.2, max_values_s=0.5)
 measurement = stopwav.measure(Recogniser(), plan)
 
-values = [stages for one in measurement.good if one.samples for stages in one.samples.stages_s]
-total_s = measurement.time.value or 0.0
-print(f"{measurement.name}: {1e3 * total_s:.2f} ms a call")
-for path in values[0]:
-    share_s = median(stages[path] for stages in values)
-    print(f"  {path:16} {1e3 * share_s:6.2f} ms  {share_s / total_s:4.0%}")
+samples = [one.samples for one in measurement.good if one.samples]
+stages = [stages_s for one in samples for stages_s in one.stages_s]
+total_s = sum(value_s for one in samples for value_s in one.values_s)
+print(f"{measurement.name}: {1e3 * total_s / len(stages):.2f} ms a call")
+for path in stages[0]:
+    part_s = sum(one[path] for one in stages)
+    print(f"  {path:16} {1e3 * part_s / len(stages):6.2f} ms  {part_s / total_s:4.0%}")

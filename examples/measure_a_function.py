@@ -15,7 +15,7 @@ def spectrum() -> object:
 
 
 # Shorter than the default plan, which takes at least 1 s of warm-up and 1 s of values in each round.
-plan = stopwav.Plan(rounds=3, warmup_s=0.2, min_values_s=0.3)
+plan = stopwav.Plan(rounds=3, warmup_s=0.2, min_values_s=0.3, max_values_s=1.0)
 measurement = stopwav.measure(spectrum, plan)
 
 time = measurement.time

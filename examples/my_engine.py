@@ -4,6 +4,8 @@ Nothing is inherited: a class with `info` and `open()` is a streaming engine. Th
 recogniser in its place.
 """
 
+import contextlib
+
 import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
@@ -19,7 +21,11 @@ class MyEngine:
         self._decoder = Decoder(loglevel="FATAL", beam=beam)
 
     def open(self) -> "MySession":
-        """A new stream, which must not remember the one before."""
+        """A new stream, which must not remember the one before, nor mind that it broke off."""
+        with contextlib.suppress(RuntimeError):  # raised where there is none to end
+            self._decoder.end_utt()
+        self._decoder.reinit_feat()
+        self._decoder.start_utt()
         return MySession(self._decoder)
 
 
@@ -28,8 +34,6 @@ class MySession:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        decoder.reinit_feat()
-        decoder.start_utt()
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
         """The whole text so far, after one more chunk: mono samples in [-1, 1] at `info.sample_rate_hz`."""

@@ -21,7 +21,7 @@ def at_once() -> float:
 
 
 # A small plan, so that this takes seconds; the default of a race is ten rounds a side.
-plan = stopwav.Plan(rounds=4, warmup_s=0.1, min_values_s=0.1)
+plan = stopwav.Plan(rounds=4, warmup_s=0.1, min_values_s=0.1, max_values_s=0.3)
 race = stopwav.race(by_loop, at_once, plan)
 
 verdict = race.verdict

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 
 import stopwav
 from reference.markdown import code, fenced, page
@@ -95,15 +96,26 @@ def _first_line(member: object) -> str:
 def _signature(callable_: object, bound: bool = False) -> str:
     """The signature, one parameter a line where it is long."""
     found = inspect.signature(callable_)  # type: ignore[arg-type]
-    parameters = [
-        one.replace(annotation=_Bare(one.annotation)) if isinstance(one.annotation, str) else one
-        for one in list(found.parameters.values())[1 if bound else 0 :]
-    ]
+    parameters = [_readable(one) for one in list(found.parameters.values())[1 if bound else 0 :]]
     returns = found.return_annotation
     returned = _Bare(returns) if isinstance(returns, str) and returns != "None" else inspect.Signature.empty
     bare = found.replace(parameters=parameters, return_annotation=returned)
     text = str(bare)
     return text if bound or len(text) <= 100 else _broken(bare)
+
+
+def _readable(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter with its annotation unquoted, and a plan or a path by its name where it is the default."""
+    plans = {getattr(stopwav, name): name for name in ("QUICK", "REPORT", "COMPARISON")}
+    default = parameter.default
+    if isinstance(default, stopwav.Plan):
+        default = _Bare(plans[default])
+    elif isinstance(default, Path):
+        default = str(default)
+    annotation = parameter.annotation
+    return parameter.replace(
+        annotation=_Bare(annotation) if isinstance(annotation, str) else annotation, default=default
+    )
 
 
 def _broken(signature: inspect.Signature) -> str:

@@ -24,7 +24,7 @@ HEADER = {
     "stopwav": "version that wrote the file",
     "study": "`latency`",
     "started": "UTC, to the second",
-    "spec": "what was asked for, see below; `--resume` looks for an unfinished run with an equal one",
+    "spec": "what was asked for, see below; `--resume` looks for the newest run with an equal one",
     "machine": "processor, memory, system, packages with versions, fingerprint: what `stopwav doctor --json` prints",
     "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
     "`text` and `words` (`[word, start, end]`)",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stopwav.speech.audio import Audio
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
+    from stopwav.stats import Estimate, Verdict
     from stopwav.studies import results
     from stopwav.studies.latency import latency
 
@@ -36,12 +37,14 @@ __version__ = "0.1.0"
 _LAZY = {
     "Audio": "stopwav.speech.audio",
     "Engine": "stopwav.engines.protocol",
+    "Estimate": "stopwav.stats",
     "EngineInfo": "stopwav.engines.protocol",
     "Hypothesis": "stopwav.speech.events",
     "Record": "stopwav.record",
     "Result": "stopwav.record",
     "Session": "stopwav.engines.protocol",
     "StreamingEngine": "stopwav.engines.protocol",
+    "Verdict": "stopwav.stats",
     "latency": "stopwav.studies.latency",
     "load_corpus": "stopwav.speech.corpus",
     "results": "stopwav.studies",
@@ -55,6 +58,7 @@ __all__ = [
     "Caution",
     "Engine",
     "EngineInfo",
+    "Estimate",
     "FunctionWorkload",
     "Hypothesis",
     "Measurement",
@@ -66,6 +70,7 @@ __all__ = [
     "Session",
     "StopwavError",
     "StreamingEngine",
+    "Verdict",
     "Workload",
     "__version__",
     "latency",

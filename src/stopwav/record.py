@@ -81,6 +81,8 @@ class Record:
         self.header = header
         self.complete = complete
         self._pieces: dict[tuple[str | int, ...], Piece] = {tuple(piece.key): piece for piece in pieces}
+        # How many pieces an earlier process had left.
+        self.found = len(pieces)
         self._descriptor: int | None = None
 
     @property

@@ -5,7 +5,7 @@ import pytest
 from stopwav.engines.fake import spin
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import CudaClock, FakeClock, WallClock
-from stopwav.measure.pacer import feed
+from stopwav.measure.pacer import Pace, feed
 
 
 def has_cuda() -> bool:
@@ -28,12 +28,13 @@ def test_a_timing_carries_the_result_and_lets_errors_through() -> None:
         WallClock().time(lambda: 1 / 0)
 
 
-def test_waiting_ends_at_the_deadline_not_before() -> None:
+@pytest.mark.parametrize("asleep", [False, True])
+def test_waiting_ends_at_the_deadline_not_before(asleep: bool) -> None:
     clock = WallClock()
     late = []
     for _ in range(10):
         deadline = clock.now_ns() + 3_000_000
-        clock.wait_until_ns(deadline)
+        clock.wait_until_ns(deadline, asleep=asleep)
         late.append(clock.now_ns() - deadline)
     assert min(late) >= 0
     assert sorted(late)[5] < 200_000
@@ -83,17 +84,18 @@ def test_real_pace_waits_by_an_absolute_schedule_and_agrees_with_virtual_time() 
     services = [0.05, 0.30, 0.05, 0.05]
     dues = [0.1, 0.2, 0.3, 0.4]
     fed = {}
-    for pace in ("virtual", "real"):
+    for pace in ("virtual", "real", "idle"):
         clock = FakeClock()
         calls = iter([lambda s=s, clock=clock: clock.advance(s) for s in services])
         fed[pace] = [(call.start_s, call.done_s) for call in feed(dues, calls, clock, pace)]  # type: ignore[arg-type]
-    assert fed["real"] == [pytest.approx(pair) for pair in fed["virtual"]]
+    assert fed["real"] == fed["idle"] == [pytest.approx(pair) for pair in fed["virtual"]]
 
 
-def test_real_pace_does_not_drift() -> None:
+@pytest.mark.parametrize("pace", ["real", "idle"])
+def test_a_paced_stream_does_not_drift(pace: Pace) -> None:
     dues = [0.02 * k for k in range(1, 26)]
     start = time.perf_counter()
-    fed = list(feed(dues, iter([lambda: spin(0.001)] * len(dues)), WallClock(), "real"))
+    fed = list(feed(dues, iter([lambda: spin(0.001)] * len(dues)), WallClock(), pace))
     assert time.perf_counter() - start == pytest.approx(0.5, abs=0.1)
     starts_late = sorted(call.start_s - call.due_s for call in fed)
     assert starts_late[0] >= 0

@@ -40,9 +40,7 @@ def test_a_known_time_comes_back_with_its_interval() -> None:
     assert found.time.low is not None
     assert found.time.low <= found.time.value <= found.time.high  # type: ignore[operator]
     assert found.time.n == sum(len(one.samples.values_s) for one in found.rounds if one.samples)
-    samples = found.rounds[0].samples
-    assert samples is not None
-    assert samples.stages_s[0]["spinning"] == pytest.approx(0.012, rel=0.05)
+    assert found.stages["spinning"].value == pytest.approx(0.012, rel=0.05)
     memory = found.rounds[0].memory
     assert memory is not None
     assert memory.peak_bytes > 1_000_000

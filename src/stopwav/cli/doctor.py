@@ -92,7 +92,8 @@ def _machine_rows(machine: Machine) -> list[tuple[str, str]]:
     if machine.memory_limit_bytes is not None and machine.memory_limit_bytes < machine.memory_bytes:
         memory += f", limited to {_gib(machine.memory_limit_bytes)}"
     rows = [("cpu", machine.cpu), ("cores", cores), ("memory", memory), ("system", machine.system)]
-    rows += [("virtual", text) for text in (machine.virtual_machine, machine.container) if text]
+    hidden = {"virtual": machine.virtual_machine, "container": machine.container}
+    rows += [(label, text) for label, text in hidden.items() if text]
     rows.append(("python", machine.python + (", debug build" if machine.debug_build else "")))
     for gpu in machine.gpus:
         size = "" if gpu.memory_bytes is None else f", {_gib(gpu.memory_bytes)}"

@@ -12,14 +12,19 @@ from stopwav.cli.options import Corpus, Json, Words
 
 def latency(
     engines: Annotated[
-        list[str], typer.Argument(help="Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.")
+        list[str],
+        typer.Argument(metavar="ENGINE…", help="Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`."),
     ],
     corpus: Corpus = "bundled",
     words: Words = None,
     chunk_ms: Annotated[float | None, typer.Option(help="Audio per push; default: what the engine asks for.")] = None,
     pace: Annotated[
-        str, typer.Option(help="virtual: as fast as it goes, waiting reconstructed. real: by the clock.")
-    ] = ("virtual"),
+        str,
+        typer.Option(
+            help="virtual: as fast as it goes, waiting reconstructed; real: by the clock; "
+            "idle: by the clock, the core asleep in between."
+        ),
+    ] = "virtual",
     limit: Annotated[int | None, typer.Option(help="Stream only this many utterances, drawn by seed.")] = None,
     rounds: Annotated[int, typer.Option(help="Fresh processes per engine.")] = 3,
     quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")] = False,
@@ -33,10 +38,12 @@ def latency(
     json: Json = False,
 ) -> None:
     """How long does a listener wait for each word of a streaming recogniser, and why?"""
+    import sys
+
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.studies.latency import latency as run
 
-    with progress_bar() as progress:
+    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
         record = run(
             engines,
             corpus=corpus,
@@ -51,4 +58,6 @@ def latency(
             resume=resume,
             progress=progress,
         )
+    if resume and record.found:
+        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
     print_results(record, as_json=json, every_metric=every_metric)

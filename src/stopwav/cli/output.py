@@ -55,8 +55,8 @@ def exit_code(found: Sequence[Result]) -> int:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A function that moves a progress bar on standard error; Ctrl-C ends the command with a word on how to go on."""
+def progress_bar(on_interrupt: str = "interrupted") -> Iterator[Progress]:
+    """A function that moves a progress bar on standard error; Ctrl-C ends the command with the given word."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -89,5 +89,5 @@ def progress_bar() -> Iterator[Progress]:
             yield move
         except KeyboardInterrupt:
             bar.stop()
-            print("stopwav: interrupted; what was measured is kept: add --resume to go on", file=sys.stderr)
+            print(f"stopwav: {on_interrupt}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None

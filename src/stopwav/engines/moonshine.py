@@ -20,6 +20,7 @@ from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
+# What the model was trained on; the library would resample anything else inside the timed part.
 SAMPLE_RATE_HZ = 16_000
 # The library has one voice detector for all streams of a process, and its memory of the last stream changes the text of
 # the next. Silence washes it out: after 2 s of it texts still depended on what came before, after 4 s none did.

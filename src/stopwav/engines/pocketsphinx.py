@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -14,6 +15,7 @@ from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
+# What the packaged acoustic model was trained on.
 SAMPLE_RATE_HZ = 16_000
 
 
@@ -48,14 +50,12 @@ class PocketSphinx:
         return _text(self._decoder)
 
     def _begin(self) -> None:
+        with contextlib.suppress(RuntimeError):  # raised where no earlier stream was left open
+            self._decoder.end_utt()
         # The running cepstral mean is carried from utterance to utterance: without a reset the text of a stream would
         # depend on which ones came before it.
         self._decoder.reinit_feat()
-        try:
-            self._decoder.start_utt()
-        except RuntimeError:  # an earlier stream broke off
-            self._decoder.end_utt()
-            self._decoder.start_utt()
+        self._decoder.start_utt()
 
 
 class PocketSphinxSession:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
+# What the recognisers' own examples push at a time, and short beside the half second in which a person notices a wait.
 DEFAULT_CHUNK_S = 0.1
 
 
@@ -34,7 +35,7 @@ class EngineInfo:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values."""
-        return asdict(self)
+        return {**asdict(self), "notes": list(self.notes)}
 
 
 @runtime_checkable

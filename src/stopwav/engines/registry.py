@@ -10,6 +10,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -132,20 +133,24 @@ def is_streaming(listed: Listed) -> bool | None:
         return None
 
 
-def make(text: str) -> Engine | StreamingEngine:
-    """The engine that a spec names, loaded and ready."""
+def prepare(text: str) -> Callable[[], object]:
+    """A call that makes the engine that a spec names; whatever is wrong with the spec itself is raised here."""
     spec = parse_spec(text)
     factory = find_class(spec)
     arguments = dict(spec.options)
     if spec.source is not None and not spec.name.endswith(".py"):
         arguments["source"] = spec.source
     _check_arguments(spec, factory, arguments)
-    engine = factory(**arguments)
+    return partial(factory, **arguments)
+
+
+def make(text: str) -> Engine | StreamingEngine:
+    """The engine that a spec names, loaded and ready."""
+    engine = prepare(text)()
     if not isinstance(engine, (Engine, StreamingEngine)):
-        raise StopwavError(
-            f"engine {text!r}: {type(engine).__name__} has neither open() nor transcribe(), or no `info`; "
-            "see docs/guides/your-own-engine.md"
-        )
+        lacks = "no `info`" if not hasattr(engine, "info") else "neither open() nor transcribe()"
+        name = type(engine).__name__
+        raise StopwavError(f"engine {text!r}: {name} has {lacks}; see docs/guides/your-own-engine.md")
     return engine
 
 
@@ -187,7 +192,8 @@ def _from_file(spec: EngineSpec) -> Callable[..., object]:
 def _attribute(module: ModuleType, name: str, text: str) -> Callable[..., object]:
     factory = getattr(module, name, None)
     if not callable(factory):
-        classes = [key for key, value in vars(module).items() if isinstance(value, type) and not key.startswith("_")]
+        own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+        classes = [value.__name__ for value in own if isinstance(value, type)]
         raise StopwavError(f"engine {text!r}: no class {name!r}; the file has {', '.join(classes) or 'no classes'}")
     return factory  # type: ignore[no-any-return]
 

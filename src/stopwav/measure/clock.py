@@ -34,7 +34,7 @@ class Clock(Protocol):
 
     def now_ns(self) -> int: ...
 
-    def wait_until_ns(self, deadline_ns: int) -> None: ...
+    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None: ...
 
     def time(self, call: Callable[[], object]) -> Timing: ...
 
@@ -47,10 +47,10 @@ class WallClock:
         """Nanoseconds since some fixed moment."""
         return time.perf_counter_ns()
 
-    def wait_until_ns(self, deadline_ns: int) -> None:
-        """Return at the deadline, or at once when it has passed."""
+    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None:
+        """Return at the deadline, or at once when it has passed; the core stays awake unless it may sleep."""
         ahead = deadline_ns - time.perf_counter_ns()
-        if ahead > SPIN_NS:
+        if asleep and ahead > SPIN_NS:
             time.sleep((ahead - SPIN_NS) / 1e9)
         while time.perf_counter_ns() < deadline_ns:
             pass
@@ -87,9 +87,9 @@ class CudaClock:
         torch.cuda.synchronize(self.device)
         return time.perf_counter_ns()
 
-    def wait_until_ns(self, deadline_ns: int) -> None:
-        """Return at the deadline, or at once when it has passed."""
-        WallClock().wait_until_ns(deadline_ns)
+    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None:
+        """Return at the deadline, or at once when it has passed; the core stays awake unless it may sleep."""
+        WallClock().wait_until_ns(deadline_ns, asleep=asleep)
 
     def time(self, call: Callable[[], object]) -> Timing:
         """The timing of one call: a user waits for the wall time, so that is the first number."""
@@ -123,7 +123,7 @@ class FakeClock:
         """Nanoseconds since the clock was made."""
         return self._now_ns
 
-    def wait_until_ns(self, deadline_ns: int) -> None:
+    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None:
         """Move on to the deadline, or stay when it has passed."""
         self._now_ns = max(self._now_ns, deadline_ns)
 

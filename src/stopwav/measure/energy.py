@@ -14,6 +14,7 @@ __all__ = ["EnergyReading", "PartEnergy", "find_meters", "measure_energy"]
 
 # Two seconds are twenty ticks of the slowest counter of a GPU or CPU: its grain is then at most 5 % of the window.
 MIN_WINDOW_S = 2.0
+# As long as the shortest window of work, so that both have the same grain.
 IDLE_S = 2.0
 IDLE_NAP_S = 0.05  # long, so that waking up is no work to speak of, yet half a tick of a GPU's counter
 # Long windows are read this often, so that a counter that wraps (RAPL, after minutes at the earliest) wraps at most

@@ -72,6 +72,15 @@ class Measurement:
         return summarise_rounds([one.samples.values_s for one in self.good if one.samples], unit="s")
 
     @property
+    def stages(self) -> dict[str, Estimate]:
+        """Seconds per iteration in each stage that the workload marks, nested ones by their path."""
+        from stopwav.stats import summarise_rounds
+
+        taken = [one.samples.stages_s for one in self.good if one.samples]
+        paths = dict.fromkeys(path for values in taken for totals in values for path in totals)
+        return {path: summarise_rounds([[v.get(path, 0.0) for v in values] for values in taken]) for path in paths}
+
+    @property
     def outliers(self) -> Outliers:
         """How many values lie outside Tukey's fences: counted, never removed."""
         from stopwav.stats import classify_outliers

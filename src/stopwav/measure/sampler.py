@@ -11,6 +11,8 @@ from stopwav.errors import Caution
 from stopwav.measure.clock import Clock, Timing
 from stopwav.measure.plan import Plan
 
+# Caches, allocators and just-in-time compilers settle within a few calls; a process that has not after this many, or
+# after half a minute, is measured as it is and said to be not warm.
 MIN_WARMUP_CALLS = 3
 MAX_WARMUP_CALLS = 20
 MAX_WARMUP_S = 30.0

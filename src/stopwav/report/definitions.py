@@ -89,7 +89,7 @@ UTTERANCES = {
     ),
     "al": _seconds(
         "average lagging (AL)",
-        "Mean lag of committed words, in audio heard, behind a recogniser that spreads the words of the reference evenly "
+        "Mean lag of committed words, in audio heard, behind a recogniser that spreads the reference words evenly "
         "over the audio.",
     ),
     "laal": _seconds(

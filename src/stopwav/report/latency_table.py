@@ -18,6 +18,7 @@ from stopwav.stats import Estimate
 
 # Intervals of three engines do not fit beside each other in 80 columns; `--all` shows them one below the other.
 MOST_WITH_INTERVALS = 2
+# A label and four values of 10 characters fill 80 columns.
 MOST_COLUMNS = 4
 
 
@@ -28,6 +29,7 @@ class Row:
     label: str
     metric: str
     scale: float = 1.0
+    decimals: int = 2
 
 
 SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
@@ -61,7 +63,7 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     (
         "What the machine does",
         (
-            Row("real-time factor", "rtf"),
+            Row("real-time factor", "rtf", decimals=4),
             Row("chunk lag, P50, ms", "chunk_lag_p50", 1e3),
             Row("chunk lag, P95, ms", "chunk_lag_p95", 1e3),
             Row("chunk lag, P99, ms", "chunk_lag_p99", 1e3),
@@ -70,10 +72,10 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ),
     ),
     (
-        "What it writes, in percent",
+        "What it writes",
         (
-            Row("word error rate", "wer", 100),
-            Row("words shown, then changed", "upwr", 100),
+            Row("word error rate, percent", "wer", 100),
+            Row("changes, per 100 final words", "upwr", 100),
         ),
     ),
 )
@@ -105,7 +107,7 @@ def _table(results: Sequence[Result]) -> Table:
         table.add_row(Text(heading, style="bold"))
         for row in rows:
             if any(_matters(result.metrics[row.metric]) for result in results):
-                cells = [_cell(result.metrics[row.metric], row.scale, len(results)) for result in results]
+                cells = [_cell(result.metrics[row.metric], row, len(results)) for result in results]
                 table.add_row(f"  {row.label}", *cells)
     return table
 
@@ -122,13 +124,13 @@ def _title(result: Result) -> Text:
 
 def _matters(estimate: Estimate) -> bool:
     """A part that is zero for every engine (no look-ahead, no copy) has no line."""
-    return estimate.value != 0 or estimate.high != 0
+    return estimate.value != 0 or bool(estimate.high)
 
 
-def _cell(estimate: Estimate, scale: float, columns: int) -> str:
+def _cell(estimate: Estimate, row: Row, columns: int) -> str:
     if estimate.unit == "B":
         return format_bytes(estimate.value) if estimate.value is not None else format_value(estimate)
-    return (format_interval if columns <= MOST_WITH_INTERVALS else format_value)(estimate, scale)
+    return (format_interval if columns <= MOST_WITH_INTERVALS else format_value)(estimate, row.scale, row.decimals)
 
 
 def _every_metric(result: Result) -> Table:
@@ -143,16 +145,19 @@ def _every_metric(result: Result) -> Table:
 
 
 def _print_dashes(results: Sequence[Result], console: Console) -> None:
-    """Why numbers of the table are missing, each reason once."""
+    """Why numbers or intervals of the table are missing, each reason once."""
     reasons: dict[str, list[str]] = {}
     for _, rows in SECTIONS:
         for row in rows:
             for result in results:
                 estimate = result.metrics[row.metric]
-                if estimate.value is None and row.label not in reasons.setdefault(estimate.note, []):
+                silent = estimate.value is None or (estimate.low is None and row.metric != "sum_of_p95s")
+                if silent and estimate.note and row.label not in reasons.setdefault(estimate.note, []):
                     reasons[estimate.note].append(row.label)
     for note, labels in reasons.items():
         console.print(Text(f"–  {note}: {'; '.join(labels)}", style="dim"))
+    if reasons:
+        console.print()
 
 
 def print_cautions(results: Sequence[Result], console: Console) -> None:

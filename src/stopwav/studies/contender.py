@@ -57,8 +57,8 @@ class Contender:
         if not self._warm or self._process is None or tuple(key) in self.record:
             return
         outcome = self._process.call("peak_memory", longest, time_limit_s=self.time_limit_s)
-        if outcome.ok:
-            self.record.append(Piece(key=key, status="ok", data=outcome.value))
+        data = outcome.value if outcome.ok else {}
+        self.record.append(Piece(key=key, status=outcome.status, message=outcome.message, data=data))
 
     def close(self) -> None:
         """End the process."""
@@ -76,7 +76,7 @@ class Contender:
                 return first
         if self._given_up or self._process is None:
             return Outcome(self._given_up_status, message=self._given_up)
-        limit_s = self.time_limit_s + (duration_s(utterance) if self.pace == "real" else 0.0)
+        limit_s = self.time_limit_s + (duration_s(utterance) if self.pace != "virtual" else 0.0)
         return self._note(self._process.call("stream", utterance, self.pace, time_limit_s=limit_s))
 
     def _load(self) -> None:
@@ -95,7 +95,7 @@ class Contender:
             return first
         limit_s = MAX_WARMUP_S + self.time_limit_s
         outcome = self._note(self._process.call("warm_up", utterance, self.plan, time_limit_s=limit_s))
-        if outcome.ok:
+        if self._process is not None:
             self._warm = True
             self._record_load({**outcome.value, "first": first.value["trace"]})
         return outcome

@@ -33,7 +33,7 @@ class LatencySpec(BaseModel, extra="forbid"):
     pace: Pace = "virtual"
     limit: int | None = Field(default=None, gt=0)
     rounds: int = Field(default=3, gt=0)
-    # Seconds an engine may take for one utterance, beyond the audio's own length at real pace, before it is killed.
+    # Seconds an engine may take for one utterance, beyond the audio's length where it is paced, before it is killed.
     time_limit_s: float = Field(default=60.0, gt=0)
     seed: int = 0
 
@@ -95,10 +95,10 @@ def _open_record(spec: LatencySpec, folder: Path, resume: bool, report: Progress
 
 def _check_engines(engines: list[str]) -> None:
     """Raise for an engine that cannot be had before anything is measured."""
-    from stopwav.engines.registry import find_class, parse_spec
+    from stopwav.engines.registry import prepare
 
     for text in engines:
-        find_class(parse_spec(text))
+        prepare(text)
 
 
 def _prepare_corpus(spec: LatencySpec, report: Progress) -> Corpus:

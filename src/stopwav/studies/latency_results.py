@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -33,6 +33,7 @@ from stopwav.speech.wer import ErrorCount, count_word_errors
 from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio
 from stopwav.studies.latency import cautions_of, engine_names, utterance_from_json
 
+# Half the listeners, and the one in ten, twenty or a hundred who waits longest.
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
 WAITING = ("buffering", "lookahead", "emission")
 COMPUTING = (*STAGES, "other")
@@ -64,7 +65,7 @@ def latency_results(record: Record) -> list[Result]:
             Result(
                 name=name,
                 params=_params(record, pieces, streams),
-                status="ok" if streams or not failed else failed[0].status,
+                status="ok" if streams else failed[0].status if failed else "skipped",
                 metrics=_metrics(streams, pieces, spec["seed"]) if streams else {},
                 warnings=(*_failures(failed), *_cautions(record, pieces, streams)),
             )
@@ -120,12 +121,18 @@ def _chunk_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     found |= take("service", lambda chunk: chunk.service_s)
     seconds = {id(chunk): stage_seconds(chunk) for stream in streams for chunk in stream.trace.chunks[:-1]}
     for path in dict.fromkeys(path for one in seconds.values() for path in one):
-        found |= take(path.replace("/", "_"), lambda chunk, path=path: seconds[id(chunk)].get(path, 0.0))  # type: ignore[misc]
+        found |= take(_stage_metric(path), lambda chunk, path=path: seconds[id(chunk)].get(path, 0.0))  # type: ignore[misc]
     longest, mean = algorithmic_latency(streams[0].trace.chunk_s, streams[0].trace.lookahead_s)
     found["algorithmic_latency"] = Estimate(longest, unit="s", n=1, note="chunk + look-ahead, by definition")
     found["algorithmic_latency_mean"] = Estimate(mean, unit="s", n=1, note="chunk / 2 + look-ahead, by definition")
     found["sum_of_p95s"] = _sum_of_p95s(found)
     return found
+
+
+def _stage_metric(path: str) -> str:
+    """The metric's name for a stage; one that we do not name is marked, lest it be taken for another metric."""
+    name = path.replace("/", "_")
+    return name if path.split("/")[0] in (*STAGES, "other") else f"stage_{name}"
 
 
 def _sum_of_p95s(found: dict[str, Estimate]) -> Estimate:
@@ -208,13 +215,10 @@ def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
         "wer": cluster_ratio([s.errors.errors for s in streams], words, *labels, seed=seed),
         "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
         "normalised_erasure": cluster_ratio([erased_words(s.texts) for s in streams], final, *labels, seed=seed),
-        "words_recognised": cluster_ratio(
-            [sum(delay.shown_s is not None for delay in s.delays) for s in streams],
-            [len(s.delays) for s in streams],
-            *labels,
-            seed=seed,
-        ),
     }
+    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in streams]
+    share = cluster_ratio(recognised, [len(s.delays) for s in streams], *labels, seed=seed)
+    found["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
     slopes: list[tuple[Stream, list[Stream]]] = [(stream, [stream]) for stream in streams]
     found["keeps_up"] = keeps_up(rtf, _mean(slopes, lambda s: backlog_slope(s.trace), seed, unit="s/s"))
     return found
@@ -234,10 +238,12 @@ def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:
 def _process_metrics(pieces: Sequence[Piece]) -> dict[str, Estimate]:
     """What is taken once a process: load time and peak memory."""
     loads = [float(piece.data["load_s"]) for piece in pieces if piece.key[0] == "load"]
-    memory = [piece.data for piece in pieces if piece.key[0] == "memory"]
+    passes = [piece for piece in pieces if piece.key[0] == "memory"]
+    memory = [piece.data for piece in passes if piece.status == "ok"]
     peaks = [float(data["peak_bytes"]) for data in memory]
     over = [float(data["peak_bytes"] - data["baseline_bytes"]) for data in memory]
-    note = next((data["note"] for data in memory if data.get("note")), "")
+    notes = [data["note"] for data in memory if data.get("note")] + [piece.message for piece in passes if piece.message]
+    note = notes[0] if notes else ""
     return {
         "load_time": _per_process(loads, "s"),
         "peak_host_bytes": _per_process(peaks, "B", note),
@@ -247,7 +253,7 @@ def _process_metrics(pieces: Sequence[Piece]) -> dict[str, Estimate]:
 
 def _per_process(values: Sequence[float], unit: str, note: str = "") -> Estimate:
     if not values:
-        return Estimate(None, unit=unit, note="no process lived to tell")
+        return Estimate(None, unit=unit, note=note or "no process lived to tell")
     return (
         cluster_mean(values, range(len(values)), unit=unit)
         if len(values) > 1

@@ -10,7 +10,7 @@ from typing import Any
 
 from stopwav.engines.protocol import Session, StreamingEngine
 from stopwav.engines.registry import make_streaming
-from stopwav.errors import StopwavError
+from stopwav.errors import Caution, StopwavError
 from stopwav.measure.clock import WallClock
 from stopwav.measure.memory import host_resident_bytes, measure_host_peak
 from stopwav.measure.pacer import Pace, PacedCall, feed
@@ -54,11 +54,15 @@ class StreamRunner:
     def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
         """What the engine is, what loading it took, and what each warm-up stream took."""
         audio = self._load(utterance)
-        warmup_s, cautions = warm_up(lambda: self._drain(audio), self._clock, plan)
+        warmup_s: tuple[float, ...] = ()
+        try:
+            warmup_s, cautions = warm_up(lambda: self._drain(audio), self._clock, plan)
+        except Exception as error:  # an engine that raises now and then is measured all the same
+            cautions = (Caution("not-warm", f"the warm-up failed: {describe_error(error)}"),)
         return {
             "engine": self._engine.info.to_json(),
             "load_s": self._load_s,
-            "warmup_s": warmup_s,
+            "warmup_s": list(warmup_s),
             "cautions": [[caution.code, caution.message] for caution in cautions],
         }
 

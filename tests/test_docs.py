@@ -1,0 +1,237 @@
+"""The documentation is true: generated pages are fresh, links lead somewhere, commands and code parse."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import stopwav
+from stopwav.cli import app
+from stopwav.record import Record
+from stopwav.report.definitions import DEFINITIONS, definition
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md"), *(ROOT / "src").rglob("*.md")]
+)
+
+MakeCorpus = Callable[..., Path]
+
+by_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@cache
+def commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+def blocks(text: str, *languages: str) -> Iterator[str]:
+    """The fenced blocks of a page in the languages."""
+    for language, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if language in languages:
+            yield body
+
+
+def prose(text: str) -> str:
+    """The page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """The names under which the headings of a page can be linked, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", prose(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """The `stopwav` commands of a page's shell blocks, split into words."""
+    for block in blocks(text, "console", "bash", "sh", "shell"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words and Path(words[0]).name == "stopwav":
+                ends = [index for index, word in enumerate(words) if word in ("|", ">", "2>", "&&", ";")]
+                yield words[1 : ends[0] if ends else None]
+
+
+def test_the_reference_is_fresh(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "scripts" / "make_reference.py", tmp_path], check=True, capture_output=True)
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in REFERENCE.iterdir()}
+    for made in tmp_path.iterdir():
+        assert made.read_text() == (REFERENCE / made.name).read_text(), f"{made.name} is stale: run `make docs`"
+
+
+def test_every_verb_and_option_is_documented_and_says_what_it_does() -> None:
+    page = (REFERENCE / "cli.md").read_text()
+    for verb, command in commands().items():
+        assert f"## stopwav {verb}\n" in page
+        section = page.partition(f"## stopwav {verb}\n")[2].partition("\n## ")[0]
+        assert command.help.strip() in section
+        for parameter in command.params:
+            assert parameter.help, f"{verb} {parameter.name} has no help"
+            assert parameter.help.replace("|", "\\|") in section
+            for option in (one for one in parameter.opts if one.startswith("-")):
+                assert f"`{option}`" in section
+
+
+def test_every_public_name_is_documented() -> None:
+    page = (REFERENCE / "python.md").read_text().replace("\\_", "_")
+    for name in stopwav.__all__:
+        assert f"### stopwav.{name}\n" in page
+        one = getattr(stopwav, name)
+        assert not callable(one) or one.__doc__
+
+
+@pytest.fixture
+def fake_run(tiny_corpus: MakeCorpus, tmp_path: Path) -> Record:
+    """A run of an engine that marks nested stages and stages of its own, and of the scripted one."""
+    engine = tmp_path / "nested.py"
+    engine.write_text(
+        "from stopwav import EngineInfo, Hypothesis, stage\n"
+        "class Nested:\n"
+        "    info = EngineInfo(name='nested', version='1')\n"
+        "    def open(self): return self\n"
+        "    def push(self, samples):\n"
+        "        with stage('inference'), stage('search'): pass\n"
+        "        with stage('vad'): return [Hypothesis('one')]\n"
+        "    def finish(self): return [Hypothesis('one two')]\n"
+    )
+    corpus = tiny_corpus(count=8)
+    engines = ["fake", f"{engine}:Nested"]
+    return stopwav.latency(engines, corpus=str(corpus), words=str(corpus / "words.ctm"), rounds=1, save=tmp_path)
+
+
+def test_every_metric_of_a_run_has_a_definition_with_its_unit(fake_run: Record) -> None:
+    defined = (REFERENCE / "metrics.md").read_text()
+    families = set()
+    for result in stopwav.results(fake_run):
+        for name, estimate in result.metrics.items():
+            found = definition(name)
+            assert found is not None, name
+            assert found.unit == estimate.unit, name
+            family = re.sub(r"_p\d\d$", "", name)
+            families.add(family)
+            if family not in ("inference_search", "vad"):
+                assert family in DEFINITIONS, f"{name} is a metric of ours without a definition"
+                assert f"| `{family}{'_pNN' if found.percentiles else ''}` |" in defined
+    # And none is defined that no run has: these engines do not mark the other stages.
+    assert set(DEFINITIONS) - families == {"features", "copy", "post"}
+
+
+def test_a_definition_is_for_a_metric_as_it_is_named() -> None:
+    found = definition("word_latency_p95")
+    assert found is not None
+    assert found.title == "word latency (UPL), P95"
+    for unknown in ("word_latency", "word_latency_p5", "rtf_p50", "nothing", "", "p50"):
+        assert definition(unknown) is None
+
+
+def test_the_run_file_is_as_described(fake_run: Record) -> None:
+    page = (REFERENCE / "run-file.md").read_text()
+
+    def described(heading: str) -> set[str]:
+        section = page.partition(f"# {heading}\n")[2].partition("\n#")[0]
+        return set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+
+    header, *pieces, end = (json.loads(line) for line in fake_run.path.read_text().splitlines())
+    assert set(header) == described("Header")
+    assert set(header["spec"]) == described("spec of `latency`")
+    assert {piece["key"][0] for piece in pieces} == {"stream", "load", "memory"}
+    chunk_keys: set[str] = set()
+    for piece in pieces:
+        assert set(piece) == described("Piece")
+        assert set(piece["data"]) == described(piece["key"][0])
+        if piece["key"][0] == "stream":
+            assert set(piece["data"]["trace"]) == described("trace")
+            chunk_keys |= {key for chunk in piece["data"]["trace"]["chunks"] for key in chunk}
+    assert chunk_keys == described("chunk")
+    assert set(end) == {"kind", "finished"}
+
+
+@pytest.mark.parametrize("verb", ["engines", "doctor"])
+def test_the_json_of_small_verbs_is_as_described(verb: str) -> None:
+    command = [sys.executable, "-m", "stopwav", verb, "--json"]
+    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    described = next(
+        paragraph
+        for paragraph in (REFERENCE / "json.md").read_text().split("\n\n")
+        if paragraph.startswith(f"`{verb}`:")
+    )
+    for key, value in printed.items():
+        assert f'"{key}"' in described
+        for inner in value[0] if isinstance(value, list) and value else ():
+            assert f'"{inner}"' in described
+
+
+def test_the_exit_codes_are_described() -> None:
+    from stopwav.cli import output
+
+    page = (REFERENCE / "json.md").read_text()
+    codes = {value for name, value in vars(output).items() if name.startswith("EXIT_")}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == {0, *codes}
+
+
+@by_page
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = (path.parent / file).resolve() if file else path
+        assert linked.exists(), target
+        if anchor:
+            assert anchor in anchors(linked), target
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = (DOCS / "index.md").read_text()
+    for path in DOCS.rglob("*.md"):
+        assert path.name == "index.md" or f"]({path.relative_to(DOCS)})" in index, path
+
+
+@by_page
+def test_commands_parse(path: Path) -> None:
+    for verb, *arguments in command_lines(path.read_text()):
+        if verb.startswith("-"):
+            assert [verb, *arguments] in (["--version"], ["--help"], ["-h"])
+        elif "--help" not in arguments:
+            assert verb in commands(), f"stopwav {verb}"
+            commands()[verb].make_context(verb, arguments)  # raises for an option or a value that is not there
+
+
+def test_verbs_named_in_the_docs_exist() -> None:
+    for path in DOCS.rglob("*.md"):
+        for verb in re.findall(r"`stopwav ([a-z]+)", path.read_text()):
+            assert verb in commands(), f"{path}: stopwav {verb}"
+
+
+@by_page
+def test_python_blocks_compile(path: Path) -> None:
+    for block in blocks(path.read_text(), "python"):
+        compile(block, str(path), "exec")
+
+
+def test_pages_named_in_the_code_exist() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        for page in re.findall(r"docs/[\w/-]+\.md", path.read_text()):
+            assert (ROOT / page).is_file(), f"{path}: {page}"
+
+
+def test_the_checks_can_fail() -> None:
+    page = "```console\n$ stopwav latency fake --nope | head\n$ .venv/bin/stopwav latency --limit 3\n```\n"
+    wrong = list(command_lines(page))
+    assert wrong == [["latency", "fake", "--nope"], ["latency", "--limit", "3"]]
+    for verb, *arguments in wrong:
+        with pytest.raises(Exception, match=r"No such option: --nope|Missing parameter: engines"):
+            commands()[verb].make_context(verb, arguments)
+    assert list(blocks("```python\nx =\n```\n", "python")) == ["x =\n"]
