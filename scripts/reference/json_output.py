@@ -49,6 +49,13 @@ WARNINGS = (
 OTHERS = """
 ## Other verbs
 
+`report` over several runs prints `{"stopwav", "runs": [{"study", "run", "results"}]}`, with what it prints for a
+single run in each.
+
+`history`: `{"stopwav", "folder", "runs": [{"study", "run", "results", "started", "machine", "page"}], "skipped":
+[{"where", "message"}]}`, by time; `machine` is the fingerprint of the hardware, `page` the run's page or `null` where
+there is none, `skipped` what lies in the folder and is no run.
+
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary"}]}`; `version` and
 `streaming` are `null` where the package is missing, `install` is the command that gets it.
 

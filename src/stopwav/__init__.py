@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from stopwav.speech.events import Hypothesis
     from stopwav.stats import Estimate, Verdict
     from stopwav.studies import results
+    from stopwav.studies.diff import diff
+    from stopwav.studies.gate import gate
     from stopwav.studies.latency import latency
 
 __version__ = "0.1.0"
@@ -45,6 +47,8 @@ _LAZY = {
     "Session": "stopwav.engines.protocol",
     "StreamingEngine": "stopwav.engines.protocol",
     "Verdict": "stopwav.stats",
+    "diff": "stopwav.studies.diff",
+    "gate": "stopwav.studies.gate",
     "latency": "stopwav.studies.latency",
     "load_corpus": "stopwav.speech.corpus",
     "results": "stopwav.studies",
@@ -73,6 +77,8 @@ __all__ = [
     "Verdict",
     "Workload",
     "__version__",
+    "diff",
+    "gate",
     "latency",
     "load_corpus",
     "measure",

@@ -8,8 +8,11 @@ import typer
 
 from stopwav.cli.align import align
 from stopwav.cli.demo import demo
+from stopwav.cli.diff import diff
 from stopwav.cli.doctor import doctor
 from stopwav.cli.engines import engines
+from stopwav.cli.gate import gate
+from stopwav.cli.history import history
 from stopwav.cli.latency import latency
 from stopwav.cli.output import EXIT_UNUSABLE
 from stopwav.cli.report import report
@@ -26,8 +29,11 @@ app = typer.Typer(
 app.command(rich_help_panel="Measure")(latency)
 app.command(rich_help_panel="Measure")(demo)
 app.command(rich_help_panel="Look")(report)
+app.command(rich_help_panel="Look")(history)
 app.command(rich_help_panel="Look")(engines)
 app.command(rich_help_panel="Look")(doctor)
+app.command(rich_help_panel="Compare")(diff)
+app.command(rich_help_panel="Compare")(gate)
 app.command(rich_help_panel="Prepare")(align)
 
 

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stopwav.cli.options import Json
+from stopwav.cli.options import Json, NoHtml
 
 
 def demo(
     save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
+    no_html: NoHtml = False,
     json: Json = False,
 ) -> None:
     """Measure the packaged recognisers on the bundled corpus, in about two minutes."""
@@ -28,4 +29,4 @@ def demo(
     with progress_bar() as progress:
         # One round: the point is to see it work; `stopwav latency` takes three.
         record = latency([one.name for one in wanted if one.version], rounds=1, save=save, progress=progress)
-    print_results(record, as_json=json)
+    print_results(record, as_json=json, page=not no_html)

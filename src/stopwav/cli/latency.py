@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stopwav.cli.options import Corpus, Json, Words
+from stopwav.cli.options import Corpus, Json, NoHtml, Words
 
 
 def latency(
@@ -35,6 +35,7 @@ def latency(
         bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
     ] = False,
     every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
+    no_html: NoHtml = False,
     json: Json = False,
 ) -> None:
     """How long does a listener wait for each word of a streaming recogniser, and why?"""
@@ -60,4 +61,4 @@ def latency(
         )
     if resume and record.found:
         print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
-    print_results(record, as_json=json, every_metric=every_metric)
+    print_results(record, as_json=json, every_metric=every_metric, page=not no_html)

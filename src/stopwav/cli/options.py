@@ -15,3 +15,4 @@ Corpus = Annotated[
 ]
 Words = Annotated[Path | None, typer.Option(help="CTM file with the time of every word; default: found by alignment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page beside the run file.")]

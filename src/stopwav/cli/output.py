@@ -1,14 +1,18 @@
-"""What every study prints: results on standard output, progress on standard error, and the exit code."""
+"""What every verb over runs prints or writes: results on standard output, the rest on standard error, the exit code."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
     from stopwav.record import Record, Result
@@ -20,27 +24,112 @@ EXIT_PARTLY = 1
 EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130
 
+# A run with what was found in it.
+Found = tuple["Record", "list[Result]"]
 
-def print_results(record: Record, *, as_json: bool, every_metric: bool = False) -> None:
-    """Print what a run found, and end with the exit code that tells how it went."""
-    from stopwav import __version__
+
+def print_results(record: Record, *, as_json: bool, every_metric: bool = False, page: bool = True) -> None:
+    """Print what a study found, write its page beside the run, and end with the exit code that tells how it went."""
+    found = results_of(record)
+    print_runs([(record, found)], as_json=as_json, every_metric=every_metric)
+    if page:
+        write_page_or_warn([(record, found)], page_of(record))
+    end_with(exit_code(found))
+
+
+def results_of(record: Record) -> list[Result]:
+    """What a run found; a run file that was tampered with is an error in one line."""
     from stopwav.studies import results
 
-    found = results(record)
+    try:
+        return results(record)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
+        raise StopwavError(
+            f"{record.path}: a run that stopwav cannot make sense of ({reason}); measure again"
+        ) from error
+
+
+def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = False) -> None:
+    """Print what runs found: one JSON object, or tables one run after the other."""
+    from stopwav import __version__
+
     if as_json:
-        rows = [result.to_json() for result in found]
-        print(
-            json.dumps({"stopwav": __version__, "study": record.header.study, "run": str(record.path), "results": rows})
-        )
-    else:
-        from rich.console import Console
+        rows = [run_to_json(record, found) for record, found in runs]
+        print(json.dumps({"stopwav": __version__, **(rows[0] if len(rows) == 1 else {"runs": rows})}))
+        return
+    from rich.console import Console
+    from rich.text import Text
 
-        from stopwav.report.latency_table import print_latency
+    from stopwav.report.latency_table import print_latency
+    from stopwav.report.plain import plain
 
-        console = Console()
+    console = Console()
+    for index, (record, found) in enumerate(runs):
+        if index:
+            console.print()
         print_latency(found, console, every_metric=every_metric)
-        console.print(f"\nrun file: {record.path}", style="dim", highlight=False, soft_wrap=True)
-    code = exit_code(found)
+        console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
+
+
+def run_to_json(record: Record, found: Sequence[Result]) -> dict[str, Any]:
+    """A run and its results as `--json` prints them."""
+    return {"study": record.header.study, "run": str(record.path), "results": [one.to_json() for one in found]}
+
+
+def print_text(text: str) -> None:
+    """Print a whole document; what the terminal's encoding lacks is escaped, since half a document is worse."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()
+
+
+def page_of(record: Record) -> Path:
+    """Where the page of a run lies: beside it."""
+    return record.path.with_suffix(".html")
+
+
+def write_page(runs: Sequence[Found], path: Path) -> None:
+    """Write one page with a section per run, and a comparison on top where there are several."""
+    from stopwav.report.comparison import comparison_html
+    from stopwav.report.page import Section, render_page
+    from stopwav.studies.latency_view import latency_view
+
+    sections = [Section(record, found, latency_view(record)) for record, found in runs]
+    html = render_page(sections, comparison_html=comparison_html(runs) if len(runs) > 1 else "")
+    write_file(path, html, [record.path for record, _ in runs])
+    print(f"page: {path}", file=sys.stderr)
+
+
+def write_page_or_warn(runs: Sequence[Found], path: Path) -> bool:
+    """Whether the page was written; whatever goes wrong is a warning, as the results are safe without it."""
+    try:
+        write_page(runs, path)
+    except Exception as error:
+        reason = str(error) if isinstance(error, StopwavError) else f"{type(error).__name__}: {error}"
+        print(f"stopwav: no page ({' '.join(reason.split())[:300]}); the run is kept", file=sys.stderr)
+        return False
+    return True
+
+
+def write_file(path: Path, text: str, runs: Sequence[Path] = ()) -> None:
+    """Write a whole file or none, and never over one of the runs it is made from."""
+    if any(path.resolve() == run.resolve() for run in runs):
+        raise StopwavError(f"{path}: is the run itself and would be overwritten; name another file")
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A lone surrogate from an engine's output has no UTF-8.
+        beside.write_text(text, encoding="utf-8", errors="replace")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise StopwavError(f"{path}: cannot be written ({error.strerror}); name another place") from error
+
+
+def end_with(code: int) -> None:
+    """End the command, where the code is not 0."""
     if code:
         raise typer.Exit(code)
 

@@ -3,20 +3,98 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stopwav.cli.options import Json
+from stopwav.errors import StopwavError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stopwav.cli.output import Found
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run file.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run files.")],
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page with a section per run, and a comparison on top of several.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables instead.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print a row per engine and metric instead.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the streams as a Chrome trace, which Perfetto opens.")
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser; without --html it is written beside the run.")
+    ] = False,
     every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
     json: Json = False,
 ) -> None:
-    """Print what a run found, computed again from its file."""
-    from stopwav.cli.output import print_results
+    """Show what runs found, computed again from their files."""
+    from stopwav.cli import output
     from stopwav.record import Record
 
-    print_results(Record.read(run), as_json=json, every_metric=every_metric)
+    _only_one({"--json": json, "--markdown": markdown, "--csv": csv})
+    records = [Record.read(path) for path in runs]
+    page = _page(html, trace, runs, open_page)
+    found: list[Found] = [(record, output.results_of(record)) for record in records]
+    if trace is not None:
+        _write_trace(found, trace)
+    if page is not None:
+        output.write_page(found, page)
+    if markdown or csv:
+        output.print_text(_document(found, csv=csv, every_metric=every_metric))
+    else:
+        output.print_runs(found, as_json=json, every_metric=every_metric)
+    if page is not None and open_page:
+        _open(page)
+    output.end_with(output.exit_code([result for _, results in found for result in results]))
+
+
+def _only_one(asked: dict[str, bool]) -> None:
+    named = [name for name, wanted in asked.items() if wanted]
+    if len(named) > 1:
+        raise StopwavError(f"{' and '.join(named)}: each fills standard output; give one of them at a time")
+
+
+def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page: bool) -> Path | None:
+    """Where the page goes, where one is asked for."""
+    if html is not None and trace is not None and html.resolve() == trace.resolve():
+        raise StopwavError(f"--html {html} and --trace {trace}: the same file; name two")
+    if html is not None or not open_page:
+        return html
+    if len(runs) > 1:
+        raise StopwavError(f"--open with {len(runs)} runs: say where their page goes with --html FILE")
+    return runs[0].with_suffix(".html")
+
+
+def _write_trace(found: Sequence[Found], path: Path) -> None:
+    import json
+    import sys
+
+    from stopwav.cli.output import write_file
+    from stopwav.studies.stream_trace import stream_trace
+
+    records = [record for record, _ in found]
+    write_file(path, json.dumps(stream_trace(records)), [record.path for record in records])
+    print(f"trace: {path} (open it at ui.perfetto.dev or chrome://tracing)", file=sys.stderr)
+
+
+def _document(found: Sequence[Found], *, csv: bool, every_metric: bool) -> str:
+    if csv:
+        from stopwav.report.csv_table import csv_table
+
+        return csv_table(found)
+    from stopwav.report.markdown import markdown_report
+
+    return "\n".join(markdown_report(record, results, every_metric=every_metric) for record, results in found)
+
+
+def _open(page: Path) -> None:
+    import sys
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        print(f"stopwav: no browser could be started; open {page} yourself", file=sys.stderr)

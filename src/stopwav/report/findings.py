@@ -32,7 +32,7 @@ def latency_finding(result: Result) -> str:
 
 def _appears(p50: Estimate, p95: Estimate) -> str:
     if p50.value is None:
-        return f"how long a word takes to appear cannot be said ({p50.note})"
+        return f"how long a word takes to appear cannot be said ({plain(p50.note)})"
     tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
     return f"a word appears {format_value(p50)} s (P50){tail} after it is spoken"
 
@@ -46,6 +46,8 @@ def _causes(result: Result) -> str:
     settled = result.metrics["committed_latency_p50"]
     parts = [(f"{100 * share:.0f} %", CAUSES[cause]) for cause, share in known.items() if round(100 * share) != 0]
     stands = f" and stands for good after {format_value(settled)} s (P50)" if settled.value is not None else ""
+    if not parts:
+        return stands
     first, *others = parts
     listed = ", ".join([f"{first[0]} is {first[1]}", *(" ".join(part) for part in others)])
     return f"{stands}; of that wait {listed}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +19,12 @@ from stopwav.stats import Estimate
 
 # Intervals of three engines do not fit beside each other in 80 columns; `--all` shows them one below the other.
 MOST_WITH_INTERVALS = 2
-# A label and four values of 10 characters fill 80 columns.
+# A label and four values of 8 characters fill 80 columns.
 MOST_COLUMNS = 4
+# A heading folded to less would be read downwards.
+NARROWEST = 6
+# Six lines of a heading; engines are told apart by their settings, which stand at the end.
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -88,28 +93,64 @@ def print_latency(results: Sequence[Result], console: Console, *, every_metric: 
         for result in measured:
             console.print(_every_metric(result))
     else:
-        for start in range(0, len(measured), MOST_COLUMNS):
-            console.print(_table(measured[start : start + MOST_COLUMNS]))
+        for group in _side_by_side(measured, console.width):
+            console.print(_table(group, console.width))
     _print_dashes(measured, console)
     print_cautions(results, console)
     for result in results:
         console.print(Text(latency_finding(result), style="bold"))
 
 
-def _table(results: Sequence[Result]) -> Table:
+def _side_by_side(results: Sequence[Result], width: int) -> Iterator[Sequence[Result]]:
+    """The results, as many to a table as fit beside each other without a digit lost."""
+    rest = list(results)
+    while rest:
+        count = min(MOST_COLUMNS, len(rest))
+        while count > 1 and _spare(rest[:count], width) < 0:
+            count -= 1
+        yield rest[:count]
+        rest = rest[count:]
+
+
+def _spare(results: Sequence[Result], width: int) -> int:
+    """The characters left in a line of the table; below zero where the engines do not fit beside each other."""
+    labels = max(len(row.label) for _, rows in SECTIONS for row in rows) + 2
+    # A blank at either edge, and three between columns.
+    return width - 2 - labels - sum(3 + _widest(result, len(results)) for result in results)
+
+
+def _widest(result: Result, columns: int) -> int:
+    """How wide the widest cell of an engine's column is."""
+    rows = [row for _, rows in SECTIONS for row in rows]
+    return max(NARROWEST, *(cell_len(_cell(result.metrics[row.metric], row, columns)) for row in rows))
+
+
+def _table(results: Sequence[Result], width: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=_title(results[0]), title_justify="left", title_style="")
     table.add_column("", no_wrap=True)
+    spare = max(0, _spare(results, width)) // len(results)
     for result in results:
-        table.add_column(Text(plain(result.name, 40)), justify="right", no_wrap=True, overflow="fold")
+        room = _widest(result, len(results)) + spare
+        table.add_column(_heading(result.name, room), justify="right", no_wrap=True)
     for index, (heading, rows) in enumerate(SECTIONS):
         if index:
             table.add_row()
         table.add_row(Text(heading, style="bold"))
         for row in rows:
             if any(_matters(result.metrics[row.metric]) for result in results):
-                cells = [_cell(result.metrics[row.metric], row, len(results)) for result in results]
+                cells = [Text(_cell(result.metrics[row.metric], row, len(results))) for result in results]
                 table.add_row(f"  {row.label}", *cells)
     return table
+
+
+def _heading(name: str, width: int) -> Text:
+    """The engine's name, broken to the width of its column: names that differ late must be told apart."""
+    lines = [""]
+    for char in plain(name, LONGEST_NAME):
+        if cell_len(lines[-1] + char) > width:
+            lines.append("")
+        lines[-1] += char
+    return Text("\n".join(lines))
 
 
 def _title(result: Result) -> Text:
@@ -117,7 +158,7 @@ def _title(result: Result) -> Text:
     rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
     return Text(
         f"{params['utterances']} utterances of corpus {plain(str(params['corpus']), 40)}, "
-        f"{params['audio_s']:.0f} s of audio, {params['words']} words, {params['pace']} pace, {rounds}; "
+        f"{params['audio_s']:.0f} s of audio, {params['words']} words, {plain(str(params['pace']))} pace, {rounds}; "
         "[95 % interval]"
     )
 
@@ -136,11 +177,15 @@ def _cell(estimate: Estimate, row: Row, columns: int) -> str:
 def _every_metric(result: Result) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(plain(result.name)), title_justify="left")
     for heading in ("metric", "value", "95 % interval", "n", "unit"):
-        table.add_column(heading, justify="left" if heading in ("metric", "unit") else "right")
+        # Stages have names of any length: those are folded, the numbers never.
+        is_name = heading == "metric"
+        justify: JustifyMethod = "left" if is_name or heading == "unit" else "right"
+        table.add_column(heading, justify=justify, no_wrap=not is_name, overflow="fold" if is_name else "ellipsis")
     for name, estimate in result.metrics.items():
         # Seconds as they are stored: six decimals are microseconds.
         interval = format_interval(estimate, most=6).partition(" ")[2]
-        table.add_row(plain(name), format_value(estimate, most=6), interval, str(estimate.n or ""), estimate.unit)
+        cells = (plain(name), format_value(estimate, most=6), interval, str(estimate.n or ""), estimate.unit)
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -155,7 +200,7 @@ def _print_dashes(results: Sequence[Result], console: Console) -> None:
                 if silent and estimate.note and row.label not in reasons.setdefault(estimate.note, []):
                     reasons[estimate.note].append(row.label)
     for note, labels in reasons.items():
-        console.print(Text(f"–  {note}: {'; '.join(labels)}", style="dim"))
+        console.print(Text(f"–  {plain(note)}: {'; '.join(labels)}", style="dim"))
     if reasons:
         console.print()
 
@@ -165,9 +210,9 @@ def print_cautions(results: Sequence[Result], console: Console) -> None:
     touched: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for caution in result.warnings:
-            touched.setdefault((caution.code, caution.message), []).append(plain(result.name, 40))
+            touched.setdefault((caution.code, caution.message), []).append(plain(result.name, LONGEST_NAME))
     for (code, message), names in touched.items():
         whom = "" if len(names) == len(results) else f"{', '.join(names)}: "
-        console.print(Text(f"! {code}: {whom}{plain(message)}", style="yellow"))
+        console.print(Text(f"! {plain(code)}: {whom}{plain(message)}", style="yellow"))
     if touched:
         console.print()

@@ -13,13 +13,18 @@ PLAIN_DIGITS = 3
 
 # A hundredth of a millisecond, of a second or of a percent: nobody acts on less.
 MOST_DECIMALS = 2
+# From here on a number is written as 1.23e+10: more digits would burst a table, and mean nothing.
+SCIENTIFIC_FROM = 1e10
 
 
 def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
-    """The value, rounded to where its interval begins to matter, with `most` decimals at the most."""
+    """The value, rounded to where its interval begins to matter, with `most` decimals at the most.
+
+    What stands before the point is written in full: a rounded 1240 looks like a counted one.
+    """
     if estimate.value is None:
         return DASH
-    return f"{estimate.value * scale:.{_decimals(estimate, scale, most)}f}"
+    return format_number(estimate.value * scale, _decimals(estimate, scale, most))
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
@@ -28,10 +33,20 @@ def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DEC
     if estimate.value is None or estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return value
     decimals = _decimals(estimate, scale, most)
-    low, high = (f"{end * scale:.{decimals}f}" for end in (estimate.low, estimate.high))
+    low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
     return f"{value} [{low}{between}{high}]"
+
+
+def format_number(number: float, decimals: int) -> str:
+    """The number with so many decimals, and without the sign of a zero; scientific where it is very large."""
+    if not math.isfinite(number):
+        return ">1e308" if number > 0 else "<-1e308"
+    if abs(number) >= SCIENTIFIC_FROM:
+        return f"{number:.{PLAIN_DIGITS - 1}e}"
+    written = f"{number:.{decimals}f}"
+    return written.removeprefix("-") if not written.strip("-0.") else written
 
 
 def _decimals(estimate: Estimate, scale: float, most: int) -> int:
@@ -40,19 +55,23 @@ def _decimals(estimate: Estimate, scale: float, most: int) -> int:
     size, digits = abs(estimate.value * scale), PLAIN_DIGITS
     if estimate.low is not None and estimate.high is not None and estimate.high > estimate.low:
         size, digits = (estimate.high - estimate.low) / 2 * scale, 1
-    if size == 0:
+    if size == 0 or not math.isfinite(size):
         return 0
+    logarithm = math.log10(size)
+    exponent = math.floor(logarithm)
     # One digit more where the first is a 1: rounding 0.14 to 0.1 would move it by a third.
-    exponent = math.floor(math.log10(size))
-    if digits == 1 and size / 10**exponent < 2:
+    if digits == 1 and logarithm - exponent < math.log10(2):
         digits += 1
     return min(most, max(0, digits - 1 - exponent))
 
 
 def format_bytes(value: float) -> str:
-    """Bytes in the unit of a thousand that leaves one to three digits before the point."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 1000 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit in ("B", "kB", "MB") else f"{value:.2f} {unit}"
+    """Bytes to three digits, in the unit of a thousand that leaves one to three of them before the point."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        # 999.6 kB would be written as 1000 kB: it belongs to the next unit.
+        if abs(value) < 999.5 or unit == "TB":
+            break
         value /= 1000
-    raise AssertionError("unreachable")
+    # Three digits: 1.57, 15.7, 157; there are no parts of a byte.
+    decimals = 0 if unit == "B" else sum(abs(value) < limit for limit in (9.995, 99.95))
+    return f"{format_number(value, decimals)} {unit}"

@@ -1,0 +1,237 @@
+"""The history of a folder: a chart per metric, points that lead to their reports, and machines kept apart."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stored_runs import FAILURES, HOSTILE, REAL, changed, renamed
+
+from stopwav.record import Record
+from stopwav.report.history import KEY_METRICS, PastRun, letter, metrics_of, print_history, series_of
+from stopwav.report.history_page import history_page
+from stopwav.report.line_chart import HEIGHT, WIDTH, Point, Series, line_chart
+from stopwav.studies import results
+
+
+class Seen(HTMLParser):
+    """The elements of a page with their attributes, and whether each is closed in its turn."""
+
+    VOID = ("meta", "polyline", "line", "circle", "polygon", "path")
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def at(started: str, machine: str = "aaaa") -> Any:
+    def change(lines: list[dict[str, Any]]) -> None:
+        lines[0]["started"] = started
+        lines[0]["machine"]["fingerprint"] = machine
+
+    return change
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three runs of the same on one machine and one on another, a run of something else, and what is no run."""
+    for number, started in enumerate(("2026-01-03", "2026-01-01", "2026-01-02")):
+        changed(REAL, tmp_path / f"latency-{number}.jsonl", at(f"{started}T00:00:00Z"))
+    changed(REAL, tmp_path / "other machine.jsonl", at("2026-01-04T00:00:00Z", "bbbb"))
+    changed(FAILURES, tmp_path / "failures.jsonl", at("2026-01-05T00:00:00Z"))
+    (tmp_path / "notes.jsonl").write_text("no run\n")
+    return tmp_path
+
+
+def past(paths: list[Path]) -> list[PastRun]:
+    records = [Record.read(path) for path in paths]
+    return [PastRun(record, results(record), f"./{record.path.stem}.html") for record in records]
+
+
+def stopwav(*arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "stopwav", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def placeholders(folder: Path) -> None:
+    """Pages where those of the runs belong, so that a test need not wait for real ones."""
+    for path in folder.glob("*.jsonl"):
+        path.with_suffix(".html").write_text("page")
+
+
+def test_the_page_has_a_chart_per_metric_and_every_point_leads_to_its_report(folder: Path) -> None:
+    placeholders(folder)
+    done = stopwav("history", folder)
+    assert done.returncode == 0, done.stderr
+    assert f"page: {folder / 'history.html'}" in done.stderr
+    html = (folder / "history.html").read_text()
+    page = Seen(html)
+    charts = re.findall(r"<section id=\"(\w+)\".*?</section>", html, re.DOTALL)
+    assert charts[: len(KEY_METRICS)] == list(KEY_METRICS)
+    assert len(charts) > 60
+    chart = re.search(r'<section id="rtf">.*?<svg.*?</svg>', html, re.DOTALL)
+    assert chart is not None
+    # Two engines in each of four runs, and two scripted ones that gave a number.
+    links = re.findall(r'<a href="([^"]+)" aria-label="([^"]+)"', chart[0])
+    assert len(links) == 10
+    for address, text in links:
+        assert (folder / unquote(address)).is_file()
+        assert re.search(r"\d", text)
+    assert all(
+        address is not None and not re.match("[a-z]+:", address) for address in (a["href"] for a in page.of("a"))
+    )
+
+
+def test_the_page_asks_nobody_for_anything_and_runs_nothing(folder: Path) -> None:
+    page = Seen(history_page(past([folder / "latency-0.jsonl"]), folder, "0"))
+    assert {tag for tag, _ in page.elements}.isdisjoint({"script", "img", "link", "iframe", "object", "image", "use"})
+    policy = next(one["content"] for one in page.of("meta") if one.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    for _, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "src"]
+
+
+def test_lines_join_only_one_engine_on_one_machine_under_one_setting(folder: Path) -> None:
+    runs = past([*sorted(folder.glob("latency-*.jsonl")), folder / "other machine.jsonl", folder / "failures.jsonl"])
+    series = series_of("rtf", runs, 1.0, "ratio")
+    # pocketsphinx and moonshine on A, the same on B, two scripted engines.
+    assert sorted(len(one.points) for one in series) == [1, 1, 1, 1, 3, 3]
+    assert len({(one.colour, one.marker) for one in series}) == 6
+    longer = changed(REAL, folder / "x.jsonl", lambda lines: lines[0]["spec"].update(chunk_ms=320.0))
+    apart = series_of("rtf", past([folder / "latency-0.jsonl", longer]), 1.0, "ratio")
+    assert [len(one.points) for one in apart] == [1, 1, 1, 1]
+    html = history_page(runs, folder, "0")
+    for part in ("machine A", "machine B", "fingerprint aaaa", "fingerprint bbbb"):
+        assert part in html
+
+
+def test_runs_stand_in_the_order_of_time(folder: Path) -> None:
+    printed = json.loads(stopwav("history", folder, "--json").stdout)
+    assert [run["started"][:10] for run in printed["runs"]] == [f"2026-01-0{day}" for day in range(1, 6)]
+    assert [run["machine"] for run in printed["runs"]] == ["aaaa", "aaaa", "aaaa", "bbbb", "aaaa"]
+    assert set(printed) == {"stopwav", "folder", "runs", "skipped"}
+    assert [Path(one["where"]).name for one in printed["skipped"]] == ["notes.jsonl"]
+    assert not (folder / "history.html").exists()
+    for run in printed["runs"]:
+        assert set(run) == {"study", "run", "results", "started", "machine", "page"}
+
+
+def test_a_page_elsewhere_still_leads_to_the_reports(folder: Path) -> None:
+    placeholders(folder)
+    target = folder / "site" / "deep" / "index.html"
+    assert stopwav("history", folder, "--html", target).returncode == 0
+    addresses = [one["href"] or "" for one in Seen(target.read_text()).of("a")]
+    assert addresses
+    for address in addresses:
+        assert (target.parent / unquote(address)).is_file()
+
+
+def test_pages_that_are_missing_are_made(tmp_path: Path) -> None:
+    run = changed(FAILURES, tmp_path / "run.jsonl", at("2026-01-01T00:00:00Z"))
+    assert stopwav("history", tmp_path).returncode == 0
+    assert run.with_suffix(".html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("hostile", [one for one in HOSTILE if "\ud800" not in one])
+def test_hostile_names_are_text(hostile: str, tmp_path: Path) -> None:
+    runs = past([renamed(FAILURES, tmp_path / "run.jsonl", hostile)])
+    html = history_page(runs, tmp_path, "0")
+    page = Seen(html)
+    assert {tag for tag, _ in page.elements}.isdisjoint({"script", "img"})
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200f\x1b]", html)
+    assert len(html) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path / "nowhere", "no such folder"),
+        (lambda path: path, "holds no run"),
+    ],
+)
+def test_an_error_is_one_line(make: Any, said: str, tmp_path: Path) -> None:
+    done = stopwav("history", make(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_run_of_another_study_or_without_a_time_is_passed_over(tmp_path: Path) -> None:
+    changed(FAILURES, tmp_path / "good.jsonl", at("2026-01-01T00:00:00Z"))
+    changed(FAILURES, tmp_path / "grid.jsonl", lambda lines: lines[0].update(study="grid"))
+    changed(FAILURES, tmp_path / "when.jsonl", lambda lines: lines[0].update(started="some day"))
+    changed(FAILURES, tmp_path / "torn.jsonl", lambda lines: lines[1].update(data={}))
+    printed = json.loads(stopwav("history", tmp_path, "--json").stdout)
+    assert len(printed["runs"]) == 1
+    assert [Path(one["where"]).name for one in printed["skipped"]] == ["grid.jsonl", "torn.jsonl", "when.jsonl"]
+    assert "'grid'" in printed["skipped"][0]["message"]
+
+
+def test_the_terminal_shows_a_line_per_run_and_engine(folder: Path) -> None:
+    import io
+
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    text = io.StringIO()
+    long = renamed(FAILURES, folder / "long.jsonl", "漢字" * 50)
+    print_history(past([folder / "latency-1.jsonl", long]), Console(file=text, width=80))
+    assert max(cell_len(line) for line in text.getvalue().splitlines()) <= 80
+    assert "2026-01-01 00:00" in text.getvalue()
+
+
+@given(st.lists(st.tuples(st.floats(0, 4e9), st.floats(-1e6, 1e6), st.floats(0, 1e3)), min_size=1, max_size=20))
+def test_every_point_lies_within_the_chart(drawn: list[tuple[float, float, float]]) -> None:
+    points = [Point(time_s, value, value - width, value + width, "x", None) for time_s, value, width in drawn]
+    svg = line_chart("t", "s", [Series(0, 0, points)])
+    page = Seen(svg)
+    places = [
+        re.fullmatch(r"translate\(([-\d.]+) ([-\d.]+)\)", one["transform"] or "")
+        for one in page.of("g")
+        if "transform" in one
+    ]
+    assert len(places) == len(points)
+    for place in places:
+        assert place is not None
+        assert 0 <= float(place[1]) <= WIDTH
+        assert 0 <= float(place[2]) <= HEIGHT
+    for line in page.of("line"):
+        assert all(0 <= float(line[end] or -1) <= HEIGHT for end in ("y1", "y2"))
+
+
+def test_machines_have_letters() -> None:
+    assert [letter(number) for number in (0, 25, 26, 27, 26 * 27)] == ["A", "Z", "AA", "AB", "AAA"]
+
+
+def test_metrics_without_a_value_have_no_chart(folder: Path) -> None:
+    assert "word_latency_p99" not in metrics_of(past([folder / "failures.jsonl"]))
