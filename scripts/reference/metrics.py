@@ -45,6 +45,6 @@ def _own_stages() -> str:
     return (
         "## Stages of the engine's own\n\n"
         "An engine may mark any stage, also inside another: `inference/search` becomes `inference_search_pNN` (s), "
-        "and `vad`, a name that is not one of the four, `stage_vad_pNN` (s). In the waterfall, time in a stage other than "
-        "`features`, `copy`, `inference` and `post` counts as `other`; a stage inside one of these counts there."
+        "and `vad`, a name that is not one of the four, `stage_vad_pNN` (s). In the waterfall, time in a stage other "
+        "than `features`, `copy`, `inference` and `post` counts as `other`; a stage inside one of these counts there."
     )
