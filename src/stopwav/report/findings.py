@@ -21,8 +21,8 @@ def latency_finding(result: Result) -> str:
     if not result.metrics:
         told = next((w.message for w in result.warnings if w.code.startswith("stream-")), "nothing was measured")
         return f"{name}: {result.status}; {plain(told)}"
-    metrics = result.metrics
-    return f"{name}: {_pace(result)}; {_appears(metrics['word_latency_p50'], metrics['word_latency_p95'])}{_causes(result)}"
+    p50, p95 = (result.metrics[f"word_latency_{p}"] for p in ("p50", "p95"))
+    return f"{name}: {_pace(result)}; {_appears(p50, p95)}{_causes(result)}"
 
 
 def _pace(result: Result) -> str:
