@@ -443,3 +443,16 @@ def test_virtual_and_real_pace_agree_for_pocketsphinx(tmp_path: Path) -> None:
     for p in (0.50, 0.95):
         virtual, real = nearest_rank(lags["virtual"], p), nearest_rank(lags["real"], p)
         assert abs(real - virtual) <= max(0.1 * virtual, 0.005), f"P{100 * p:.0f}: {virtual} and {real} s"
+
+
+@pytest.mark.slow
+def test_librispeech_comes_out_as_others_measured_it(librispeech: Path, tmp_path: Path) -> None:
+    """About 33 % of words wrong for pocketsphinx and about 6 % for Moonshine, well under real time."""
+    pytest.importorskip("moonshine_voice")
+    record = stopwav.latency(["pocketsphinx", "moonshine"], corpus=str(librispeech), rounds=1, save=tmp_path)
+    pocketsphinx, moonshine = results(record)
+    for result, (low, high) in ((pocketsphinx, (0.25, 0.42)), (moonshine, (0.01, 0.12))):
+        assert result.metrics["wer"].value is not None
+        assert low < result.metrics["wer"].value < high
+        assert result.metrics["rtf"].value is not None
+        assert result.metrics["rtf"].value < 0.9
