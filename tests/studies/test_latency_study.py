@@ -155,6 +155,9 @@ ENGINES = """
     class Crashes(Third):
         def third(self): os.kill(os.getpid(), 11)
 
+    class Hungry(Third):
+        def third(self): raise MemoryError
+
     class Hangs(Third):
         def third(self): time.sleep(1000)
 
@@ -223,6 +226,7 @@ def engines(tmp_path: Path) -> Path:
         ("Garbage", "error", "in chunk 3 (audio 0.20 to 0.30 s): the engine returned 42 where a list of Hypothesis"),
         ("Words", "error", "the engine returned 'just a string' where a list of Hypothesis"),
         ("Crashes", "crashed", "crashed (SIGSEGV)"),
+        ("Hungry", "oom", "MemoryError"),
         ("Hangs", "timeout", "no answer within 1 s; killed"),
         ("Loads", "error", "the engine did not load: RuntimeError: weights are missing"),
         ("Deaf", "error", "does not stream"),
