@@ -37,7 +37,7 @@ def print_results(record: Record, *, as_json: bool, every_metric: bool = False) 
 
         from stopwav.report.latency_table import print_latency
 
-        console = Console()
+        console = Console(markup=False, highlight=False)
         print_latency(found, console, every_metric=every_metric)
         console.print(f"\nrun file: {record.path}", style="dim", highlight=False, soft_wrap=True)
     code = exit_code(found)
