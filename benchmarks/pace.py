@@ -2,8 +2,8 @@
 
     python benchmarks/pace.py [ENGINE] [UTTERANCES] [ROUNDS]
 
-Paced by the clock a stream takes as long as its audio. The paces take turns utterance by utterance, so that a drift of the
-machine touches all alike.
+Paced by the clock a stream takes as long as its audio. The paces take turns utterance by utterance, so that a drift of
+the machine touches all alike.
 """
 
 from __future__ import annotations
