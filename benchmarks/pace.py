@@ -1,48 +1,50 @@
 """Virtual time against real time: the same engine and audio, fed each way in turn. Prints a Markdown table.
 
-    python benchmarks/pace.py [ENGINE] [LIMIT] [ROUNDS]
+    python benchmarks/pace.py [ENGINE] [UTTERANCES] [ROUNDS]
 
-Paced by the clock a round takes as long as the audio lasts. The paces take turns round by round, so that a drift of the
-machine touches all alike.
+Paced by the clock a stream takes as long as its audio. The paces take turns utterance by utterance, so that a drift of
+the machine touches all alike.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 
-import stopwav
 from stopwav.measure.machine import describe
 from stopwav.measure.pacer import Pace
+from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import trace_from_json
 from stopwav.stats import nearest_rank
+from stopwav.studies.streaming import StreamRunner
 
-PERCENTILES = (0.50, 0.95)
+PACES: tuple[Pace, ...] = ("virtual", "real", "idle")
 
 
-def lags(engine: str, pace: Pace, limit: int, seed: int) -> list[float]:
-    """Chunk lags of one round, in seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        record = stopwav.latency([engine], pace=pace, limit=limit, rounds=1, save=folder, seed=seed)
-    traces = [trace_from_json(p.data["trace"]) for p in record.pieces if p.key[0] == "stream" and p.status == "ok"]
-    return [chunk.lag_s for trace in traces for chunk in trace.chunks[:-1]]
+def chunk_lags(engine: str, utterances: int, rounds: int, paces: tuple[Pace, ...] = PACES) -> dict[Pace, list[float]]:
+    """Chunk lags in seconds by pace, over the first utterances of the bundled corpus."""
+    runner = StreamRunner(engine, None)
+    chosen = load_corpus("bundled").utterances[:utterances]
+    for utterance in chosen[:2]:
+        runner.stream(utterance, "virtual")
+    found: dict[Pace, list[float]] = {pace: [] for pace in paces}
+    for turn, utterance in enumerate(chosen * rounds):
+        for pace in paces[:: 1 if turn % 2 == 0 else -1]:
+            trace = trace_from_json(runner.stream(utterance, pace)["trace"])
+            found[pace] += [chunk.lag_s for chunk in trace.chunks[:-1]]
+    return found
 
 
 def main() -> None:
     """Print the table."""
     engine = sys.argv[1] if len(sys.argv) > 1 else "pocketsphinx"
-    limit = int(sys.argv[2]) if len(sys.argv) > 2 else 12
-    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    found: dict[Pace, list[float]] = {"virtual": [], "real": [], "idle": []}
-    for index in range(rounds):
-        for pace in list(found)[:: 1 if index % 2 == 0 else -1]:
-            found[pace] += lags(engine, pace, limit, seed=0)
+    utterances, rounds = (int(text) for text in (*sys.argv[2:4], *("6", "3")[len(sys.argv[2:4]) :]))
+    found = chunk_lags(engine, utterances, rounds)
     machine = describe()
-    print(f"{engine}, {limit} utterances, {rounds} rounds, {machine.cpu}, {machine.logical_cores} cores\n")
+    print(f"{engine}, {utterances} utterances, {rounds} rounds, {machine.cpu}, {machine.logical_cores} cores\n")
     print("| chunk lag, ms | virtual | real, core awake | difference | idle, core asleep in between |")
     print("|---|---|---|---|---|")
-    for p in PERCENTILES:
-        virtual, real, idle = (nearest_rank(found[pace], p) * 1e3 for pace in found)
+    for p in (0.50, 0.95):
+        virtual, real, idle = (nearest_rank(found[pace], p) * 1e3 for pace in PACES)
         difference = f"{real - virtual:+.2f} ms, {real / virtual - 1:+.1%}"
         print(f"| P{round(100 * p)} | {virtual:.2f} | {real:.2f} | {difference} | {idle:.2f} |")
 

@@ -33,10 +33,8 @@ class Recogniser:
 plan = stopwav.Plan(rounds=2, warmup_s=0.2, min_values_s=0.2, max_values_s=0.5)
 measurement = stopwav.measure(Recogniser(), plan)
 
-samples = [one.samples for one in measurement.good if one.samples]
-stages = [stages_s for one in samples for stages_s in one.stages_s]
-total_s = sum(value_s for one in samples for value_s in one.values_s)
-print(f"{measurement.name}: {1e3 * total_s / len(stages):.2f} ms a call")
-for path in stages[0]:
-    part_s = sum(one[path] for one in stages)
-    print(f"  {path:16} {1e3 * part_s / len(stages):6.2f} ms  {part_s / total_s:4.0%}")
+total_s = measurement.time.value or 0.0
+print(f"{measurement.name}: {1e3 * total_s:.2f} ms a call")
+for path, part in measurement.stages.items():
+    part_s = part.value or 0.0
+    print(f"  {path:16} {1e3 * part_s:6.2f} ms  {part_s / total_s:4.0%}")

@@ -83,7 +83,8 @@ def test_files_and_functions_stay_small() -> None:
         assert len(lines) <= 330, path
         for node in ast.walk(ast.parse("\n".join(lines))):
             if isinstance(node, ast.FunctionDef):
-                assert (node.end_lineno or 0) - node.lineno < 50, f"{path}: {node.name}"
+                # The body alone: a verb's options are its documentation.
+                assert (node.end_lineno or 0) - node.body[0].lineno <= 45, f"{path}: {node.name}"
 
 
 def test_only_cli_and_report_print_and_only_cli_exits() -> None:

@@ -1,7 +1,7 @@
 """docs/reference/metrics.md: every metric of a latency result."""
 
 from reference.markdown import code, page, table
-from stopwav.report.definitions import GROUPS, Definition, own_stage
+from stopwav.report.definitions import GROUPS, Definition
 from stopwav.stats import minimum_count
 from stopwav.studies.latency_results import PERCENTILES
 
@@ -42,10 +42,9 @@ def _name(family: str, one: Definition) -> str:
 
 
 def _own_stages() -> str:
-    example = own_stage("inference_search")
     return (
         "## Stages of the engine's own\n\n"
-        "An engine may mark any stage, also inside another: `inference/search` becomes "
-        f"`inference_search_pNN` ({example.unit}). {example.text} In the waterfall, time in a stage other than "
-        "`features`, `copy`, `inference` and `post` counts as `other`; a stage inside one of these counts there."
+        "An engine may mark any stage, also inside another: `inference/search` becomes `inference_search_pNN` (s), "
+        "and `vad`, a name that is not one of the four, `stage_vad_pNN` (s). In the waterfall, time in a stage other "
+        "than `features`, `copy`, `inference` and `post` counts as `other`; a stage inside one of these counts there."
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
@@ -226,8 +226,9 @@ def _parse(path: Path) -> tuple[Header, list[Piece], bool, int]:
 
 def _parse_header(path: Path, line: bytes) -> Header:
     try:
-        header = Header.model_validate_json(line)
-    except ValidationError as error:
+        # Not pydantic's own reader: it refuses the lone surrogates of a file name that is no UTF-8.
+        header = Header.model_validate(json.loads(line))
+    except ValueError as error:
         raise StopwavError(f"{path}: not a stopwav run file (its first line is no header)") from error
     if header.format > FORMAT:
         raise StopwavError(f"{path}: written by stopwav {header.stopwav} (format {header.format}); upgrade stopwav")

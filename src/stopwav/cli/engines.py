@@ -36,6 +36,6 @@ def engines(json: Json = False) -> None:
         state = f"installed, {row['version']}" if row["installed"] else f"missing: {row['install']}"
         streams = {True: "yes", False: "no", None: "?"}[row["streaming"]]  # type: ignore[index]
         table.add_row(str(row["name"]), state, streams, str(row["summary"]))
-    console = Console()
+    console = Console(markup=False, highlight=False)
     console.print(table)
     console.print("your own: path/to/my_engine.py:MyEngine (docs/guides/your-own-engine.md)", highlight=False)

@@ -64,7 +64,7 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     from stopwav.report.latency_table import print_latency
     from stopwav.report.plain import plain
 
-    console = Console()
+    console = Console(markup=False, highlight=False)
     for index, (record, found) in enumerate(runs):
         if index:
             console.print()

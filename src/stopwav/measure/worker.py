@@ -44,12 +44,13 @@ def _answer(request: bytes, target: Any) -> tuple[bytes, Any]:
             return cloudpickle.dumps(("ok", None)), target
         return cloudpickle.dumps(("ok", getattr(target, method)(*arguments))), target
     except BaseException as error:  # whatever the code under test raises is a result
-        return cloudpickle.dumps((_status_of(error), describe_error(error))), target
+        return cloudpickle.dumps(("oom" if is_out_of_memory(error) else "error", describe_error(error))), target
 
 
-def _status_of(error: BaseException) -> str:
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that memory, of the host or of a device, ran out."""
     # torch's OutOfMemoryError is recognised by name: torch is not imported here.
-    return "oom" if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" else "error"
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
 def describe_error(error: BaseException) -> str:

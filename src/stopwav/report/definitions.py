@@ -178,18 +178,22 @@ _PERCENTILE = re.compile(r"(?P<family>\w+)_p(?P<percent>\d\d)")
 def definition(metric: str) -> Definition | None:
     """The definition of a metric by its name in a result, percentile suffix and all; `None` for no such metric.
 
-    Engines may mark stages of their own, such as `vad`; their percentiles are defined here all the same.
+    Engines may mark parts of the four stages, and stages of their own; their percentiles are defined here all the same.
     """
     found = _PERCENTILE.fullmatch(metric)
     if found is None:
         one = DEFINITIONS.get(metric)
         return None if one is None or one.percentiles else one
     family = DEFINITIONS.get(found["family"]) or own_stage(found["family"])
-    if not family.percentiles:
+    if family is None or not family.percentiles:
         return None
     return replace(family, title=f"{family.title}, P{found['percent']}")
 
 
-def own_stage(family: str) -> Definition:
-    """The definition of a stage that the engine named itself."""
-    return _spread(family, f"Time of a chunk in the engine's own stage `{family}` (`/` written as `_`).")
+def own_stage(family: str) -> Definition | None:
+    """The definition of a stage that the engine named itself: a part of one of the four, or one of its own."""
+    kind, _, name = family.partition("_")
+    if not name or kind not in ("features", "copy", "inference", "post", "stage"):
+        return None
+    stage = name if kind == "stage" else f"{kind}/{name}"
+    return _spread(stage, f"Time of a chunk in the engine's own stage `{stage}` (further `/` are written as `_`).")

@@ -21,13 +21,18 @@ def latency_finding(result: Result) -> str:
     if not result.metrics:
         told = next((w.message for w in result.warnings if w.code.startswith("stream-")), "nothing was measured")
         return f"{name}: {result.status}; {plain(told)}"
-    metrics = result.metrics
-    pace = (
-        "keeps up"
-        if metrics["keeps_up"].value
-        else f"does not keep up (real-time factor {format_value(metrics['rtf'])})"
-    )
-    return f"{name}: {pace}; {_appears(metrics['word_latency_p50'], metrics['word_latency_p95'])}{_causes(result)}"
+    p50, p95 = (result.metrics[f"word_latency_{p}"] for p in ("p50", "p95"))
+    return f"{name}: {_pace(result)}; {_appears(p50, p95)}{_causes(result)}"
+
+
+def _pace(result: Result) -> str:
+    rtf, slope = result.metrics["rtf"], result.metrics["backlog_slope"]
+    if result.metrics["keeps_up"].value:
+        return "keeps up"
+    if rtf.value is not None and rtf.value < 1:
+        grows = f"its backlog grows by {format_value(slope, 1e3)} ms per second of audio"
+        return f"does not keep up (real-time factor {format_value(rtf)}, but {grows})"
+    return f"does not keep up (real-time factor {format_value(rtf)})"
 
 
 def _appears(p50: Estimate, p95: Estimate) -> str:

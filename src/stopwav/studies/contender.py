@@ -95,7 +95,7 @@ class Contender:
             return first
         limit_s = MAX_WARMUP_S + self.time_limit_s
         outcome = self._note(self._process.call("warm_up", utterance, self.plan, time_limit_s=limit_s))
-        if self._process is not None:
+        if outcome.ok:
             self._warm = True
             self._record_load({**outcome.value, "first": first.value["trace"]})
         return outcome

@@ -14,7 +14,7 @@ from stopwav.errors import Caution, StopwavError
 from stopwav.measure.pacer import Pace
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import alternating_order
-from stopwav.record import Header, Piece, Record, new_path, now, runs_in
+from stopwav.record import Header, Record, new_path, now, runs_in
 from stopwav.speech.corpus import Corpus, Utterance, Word, load_corpus
 from stopwav.studies.contender import Contender, duration_s
 
@@ -143,6 +143,7 @@ def _run(spec: LatencySpec, record: Record, report: Progress) -> None:
     utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
     names = engine_names(spec.engines)
     total = len(names) * len(utterances) * spec.rounds
+    done = 0
     plan = Plan(rounds=spec.rounds, seed=spec.seed)
     for index in range(spec.rounds):
         contenders = [
@@ -153,7 +154,8 @@ def _run(spec: LatencySpec, record: Record, report: Progress) -> None:
             for turn, utterance in enumerate(utterances):
                 for which in alternating_order(len(contenders), turn + index):
                     contenders[which].take(utterance)
-                    report("streaming", sum(_is_stream(piece) for piece in record.pieces), total)
+                    done += 1
+                    report("streaming", done, total)
             longest = max(utterances, key=duration_s)
             for contender in contenders:
                 contender.finish_round(longest)
@@ -169,10 +171,6 @@ def engine_names(engines: list[str]) -> list[str]:
         seen = engines[: len(names)].count(engine)
         names.append(engine if seen == 0 else f"{engine}#{seen + 1}")
     return names
-
-
-def _is_stream(piece: Piece) -> bool:
-    return piece.key[0] == "stream"
 
 
 def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from stopwav.measure.memory import host_resident_bytes, measure_host_peak
 from stopwav.measure.pacer import Pace, PacedCall, feed
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import warm_up
-from stopwav.measure.worker import describe_error
+from stopwav.measure.worker import describe_error, is_out_of_memory
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Chunk, Hypothesis, Stage, Trace
@@ -47,6 +47,8 @@ class StreamRunner:
             for call in self._feed(audio, pace):
                 chunks.append(_chunk(call))
         except Exception as error:  # whatever an engine raises is a result
+            if is_out_of_memory(error):
+                raise
             failure = f"{self._place(audio, len(chunks))}: {describe_error(error)}"
         trace = Trace(audio.duration_s, self._chunk_s, self._engine.info.lookahead_s, tuple(chunks))
         return {"trace": trace.to_json(), "failure": failure}
