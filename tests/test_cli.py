@@ -20,7 +20,7 @@ def stopwav(*arguments: object, **environment: str) -> subprocess.CompletedProce
 
 
 def latency(corpus: Path, save: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick")
+    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick", "--no-html")
     return stopwav("latency", *arguments, *places)
 
 

@@ -172,3 +172,14 @@ def test_a_page_that_cannot_be_written_loses_nothing(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["results"][0]["status"] == "ok"
     assert printed.err == "stopwav: no page (RuntimeError: no chart); the run is kept\n"
+
+
+def test_charts_are_written_and_shown_in_the_markdown(tmp_path: Path) -> None:
+    done = stopwav("report", REAL, "--charts", tmp_path / "my charts", "--markdown")
+    assert done.returncode == 0, done.stderr
+    vectors = sorted((tmp_path / "my charts").glob("*.svg"))
+    assert vectors
+    for path in vectors:
+        assert path.read_text().startswith("<svg")
+        assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        assert path.as_posix().replace(" ", "%20") in done.stdout

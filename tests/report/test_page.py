@@ -145,6 +145,14 @@ def test_audio_that_cannot_be_read_leaves_a_note_and_readable_audio_an_outline(s
     assert 100 < len(envelope) <= 400
 
 
+def test_stages_that_engines_name_themselves_have_charts_with_names_fit_for_files(tmp_path: Path) -> None:
+    for index, stage in enumerate(("inference/search", "../../</script>", "chunk lag")):
+        record = Record.read(write_run(tmp_path / f"{index}.jsonl", engines=["swift"], utterances=2, stage=stage))
+        charts = latency_charts(latency_view(record))
+        assert any(stage in chart.title for chart in charts.values())
+        assert all(re.fullmatch(r"[\w-]+", name) for name in charts)
+
+
 def test_one_definition_gives_the_page_and_the_files(section: Section) -> None:
     for name, chart in latency_charts(section.view).items():
         assert "var(--" in json.dumps(chart.spec)

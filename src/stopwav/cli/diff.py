@@ -48,7 +48,7 @@ def diff(
     else:
         from rich.console import Console
 
-        print_diff(cells, Console(), remarks_of(found), lead)
+        print_diff(cells, Console(markup=False, highlight=False), remarks_of(found), lead)
 
 
 def remarks_of(found: Diff) -> list[str]:

@@ -95,7 +95,7 @@ def _print(found: Gate, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"stopwav": __version__, **found.to_json()}))
         return
-    console = Console()
+    console = Console(markup=False, highlight=False)
     print_diff(_cells(found), console, remarks_of(found.diff), _places(found))
     console.print()
     console.print(Text(_outcome(found), style="bold"))

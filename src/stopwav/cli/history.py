@@ -38,7 +38,7 @@ def history(
 
         from stopwav.report.history import PastRun, print_history
 
-        print_history([PastRun(record, results) for record, results in runs], Console())
+        print_history([PastRun(record, results) for record, results in runs], Console(markup=False, highlight=False))
 
 
 def _read(folder: Path) -> tuple[list[Found], list[tuple[Path, str]]]:

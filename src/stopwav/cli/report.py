@@ -26,6 +26,9 @@ def report(
     trace: Annotated[
         Path | None, typer.Option(help="Write the streams as a Chrome trace, which Perfetto opens.")
     ] = None,
+    charts: Annotated[
+        Path | None, typer.Option(help="Write the charts as SVG and PNG into this folder; --markdown shows them.")
+    ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser; without --html it is written beside the run.")
     ] = False,
@@ -44,8 +47,9 @@ def report(
         _write_trace(found, trace)
     if page is not None:
         output.write_page(found, page)
+    images = [] if charts is None else _write_charts(found, charts)
     if markdown or csv:
-        output.print_text(_document(found, csv=csv, every_metric=every_metric))
+        output.print_text(_document(found, images, csv=csv, every_metric=every_metric))
     else:
         output.print_runs(found, as_json=json, every_metric=every_metric)
     if page is not None and open_page:
@@ -82,14 +86,34 @@ def _write_trace(found: Sequence[Found], path: Path) -> None:
     print(f"trace: {path} (open it at ui.perfetto.dev or chrome://tracing)", file=sys.stderr)
 
 
-def _document(found: Sequence[Found], *, csv: bool, every_metric: bool) -> str:
+def _write_charts(found: Sequence[Found], folder: Path) -> list[tuple[str, Path]]:
+    """The charts that were written: the title of each, and its SVG file."""
+    import sys
+
+    from stopwav.cli.output import write_file
+    from stopwav.report.charts import chart_png, chart_svg, latency_charts
+    from stopwav.studies.latency_view import latency_view
+
+    written = []
+    for record, _ in found:
+        for name, chart in latency_charts(latency_view(record)).items():
+            path = folder / f"{record.path.stem}-{name}.svg"
+            write_file(path, chart_svg(chart.spec))
+            path.with_suffix(".png").write_bytes(chart_png(chart.spec))
+            written.append((chart.title, path))
+    print(f"charts: {len(written)} in {folder}", file=sys.stderr)
+    return written
+
+
+def _document(found: Sequence[Found], images: Sequence[tuple[str, Path]], *, csv: bool, every_metric: bool) -> str:
     if csv:
         from stopwav.report.csv_table import csv_table
 
         return csv_table(found)
-    from stopwav.report.markdown import markdown_report
+    from stopwav.report.markdown import image, markdown_report
 
-    return "\n".join(markdown_report(record, results, every_metric=every_metric) for record, results in found)
+    parts = [markdown_report(record, results, every_metric=every_metric) for record, results in found]
+    return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
 
 
 def _open(page: Path) -> None:

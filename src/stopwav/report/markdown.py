@@ -50,6 +50,13 @@ def _reference(found: re.Match[str]) -> str:
     return f"&#{ord(found[0])};{hush}"
 
 
+def image(title: str, path: str) -> str:
+    """An image of a file, by its path."""
+    from urllib.parse import quote
+
+    return f"![{escape(title)}]({quote(path)})\n"
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already; the first column is to the left, the others to the right."""
     ruler = [":---", *["---:"] * (len(headings) - 1)]

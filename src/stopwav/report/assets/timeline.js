@@ -144,7 +144,8 @@
     stage.replaceChildren(pan, make("div", { className: "play" }, play, slider, clock), list, reference, ...remarks, history(one));
     const drawn = draw(one, pan.clientWidth - 2 * parseFloat(getComputedStyle(pan).paddingLeft));
     pan.append(drawn.root);
-    slider.max = drawn.last.toFixed(2);
+    // Rounded up, so that its end shows the final text.
+    slider.max = (Math.ceil(100 * drawn.last) / 100).toFixed(2);
     const move = (at) => {
       slider.value = at;
       clock.value = seconds(Number(slider.value));

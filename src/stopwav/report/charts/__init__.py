@@ -12,6 +12,10 @@ __all__ = ["Chart", "Key", "chart_png", "chart_script", "chart_svg", "latency_ch
 
 def latency_charts(view: Mapping[str, Any]) -> dict[str, Chart]:
     """The charts of a latency run by name, from its view, in the order in which a page shows them."""
+    from altair.utils.schemapi import debug_mode
+
     from stopwav.report.charts import latency
 
-    return latency.latency_charts(view)
+    # Altair checks every part of every chart against its schema, which takes longer than all the rest; the tests do it.
+    with debug_mode(False):
+        return latency.latency_charts(view)

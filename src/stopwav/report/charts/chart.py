@@ -67,7 +67,11 @@ def chart_script() -> str:
     import vl_convert
 
     # The characters that could end the script element they are put into.
-    return str(vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;")).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return (
+        str(vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;"))
+        .replace("</script", "<\\/script")
+        .replace("<!--", "<\\!--")
+    )
 
 
 def _for_file(spec: Mapping[str, Any]) -> dict[str, Any]:

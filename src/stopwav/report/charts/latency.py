@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ def latency_charts(view: Mapping[str, Any]) -> dict[str, Chart]:
     display = _display_names(view["engines"])
     names = list(display.values())
     view = _renamed(view, display)
-    charts = {}
+    charts: dict[str, Chart] = {}
     if view["waterfall"]:
         charts["waterfall"] = waterfall_chart(view["waterfall"], names)
     if view["positions"]["points"]:
@@ -32,9 +33,16 @@ def latency_charts(view: Mapping[str, Any]) -> dict[str, Chart]:
         by_quantity.setdefault(entry["quantity"], []).append(entry)
     for quantity in sorted(by_quantity, key=lambda name: KNOWN.index(name) if name in KNOWN else len(KNOWN)):
         title, entries = quantity_title(quantity), by_quantity[quantity]
-        charts[f"histogram-{quantity}"] = histogram_chart(title, entries, names)
-        charts[f"ecdf-{quantity}"] = ecdf_chart(title, entries, names)
+        key = _key(quantity, charts)
+        charts[f"histogram-{key}"] = histogram_chart(title, entries, names)
+        charts[f"ecdf-{key}"] = ecdf_chart(title, entries, names)
     return charts
+
+
+def _key(quantity: str, charts: Mapping[str, Chart]) -> str:
+    """The quantity as part of a chart's name, fit for a file's; engines name their stages as they like."""
+    key = re.sub(r"\W+", "_", quantity, flags=re.ASCII)[:LONGEST_NAME]
+    return key if f"ecdf-{key}" not in charts else f"{key}-{len(charts)}"
 
 
 def quantity_title(quantity: str) -> str:

@@ -38,7 +38,7 @@ def _bars(rows: Sequence[Mapping[str, Any]], measured: Sequence[str], colours: M
     bars = chart_of(rows).mark_bar(stroke=ink("card"), strokeWidth=1, height={"band": 0.68})
     return bars.encode(
         y=_engines(measured),
-        x=alt.X("ms:Q", stack="zero", title="mean wait for a word, ms", axis=alt.Axis(tickCount=8)),
+        x=alt.X("ms:Q", stack="zero", title="mean wait for a word, ms", axis=alt.Axis(tickCount=5)),
         color=alt.Color("part:N", scale=scale, sort=list(colours)),
         order=alt.Order("order:Q"),
         tooltip=[
