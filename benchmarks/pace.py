@@ -13,24 +13,24 @@ import sys
 from stopwav.measure.machine import describe
 from stopwav.measure.pacer import Pace
 from stopwav.speech.corpus import load_corpus
-from stopwav.speech.events import trace_from_json
+from stopwav.speech.events import Trace, trace_from_json
+from stopwav.speech.latency import reconstructed_lags
 from stopwav.stats import nearest_rank
 from stopwav.studies.streaming import StreamRunner
 
 PACES: tuple[Pace, ...] = ("virtual", "real", "idle")
 
 
-def chunk_lags(engine: str, utterances: int, rounds: int, paces: tuple[Pace, ...] = PACES) -> dict[Pace, list[float]]:
-    """Chunk lags in seconds by pace, over the first utterances of the bundled corpus."""
+def traces_by_pace(engine: str, utterances: int, rounds: int) -> dict[Pace, list[Trace]]:
+    """Traces of the first utterances of the bundled corpus, fed at each pace."""
     runner = StreamRunner(engine, None)
     chosen = load_corpus("bundled").utterances[:utterances]
     for utterance in chosen[:2]:
         runner.stream(utterance, "virtual")
-    found: dict[Pace, list[float]] = {pace: [] for pace in paces}
+    found: dict[Pace, list[Trace]] = {pace: [] for pace in PACES}
     for turn, utterance in enumerate(chosen * rounds):
-        for pace in paces[:: 1 if turn % 2 == 0 else -1]:
-            trace = trace_from_json(runner.stream(utterance, pace)["trace"])
-            found[pace] += [chunk.lag_s for chunk in trace.chunks[:-1]]
+        for pace in PACES[:: 1 if turn % 2 == 0 else -1]:
+            found[pace].append(trace_from_json(runner.stream(utterance, pace)["trace"]))
     return found
 
 
@@ -38,15 +38,21 @@ def main() -> None:
     """Print the table."""
     engine = sys.argv[1] if len(sys.argv) > 1 else "pocketsphinx"
     utterances, rounds = (int(text) for text in (*sys.argv[2:4], *("6", "3")[len(sys.argv[2:4]) :]))
-    found = chunk_lags(engine, utterances, rounds)
+    found = traces_by_pace(engine, utterances, rounds)
+    lags = {pace: [chunk.lag_s for trace in traces for chunk in trace.chunks[:-1]] for pace, traces in found.items()}
+    columns = {
+        "real": lags["real"],
+        "real, from its service times": [lag for trace in found["real"] for lag in reconstructed_lags(trace)],
+        "virtual": lags["virtual"],
+        "idle": lags["idle"],
+    }
     machine = describe()
     print(f"{engine}, {utterances} utterances, {rounds} rounds, {machine.cpu}, {machine.logical_cores} cores\n")
-    print("| chunk lag, ms | virtual | real, core awake | difference | idle, core asleep in between |")
-    print("|---|---|---|---|---|")
+    print(f"| chunk lag, ms | {' | '.join(columns)} |")
+    print(f"|---|{'---|' * len(columns)}")
     for p in (0.50, 0.95):
-        virtual, real, idle = (nearest_rank(found[pace], p) * 1e3 for pace in PACES)
-        difference = f"{real - virtual:+.2f} ms, {real / virtual - 1:+.1%}"
-        print(f"| P{round(100 * p)} | {virtual:.2f} | {real:.2f} | {difference} | {idle:.2f} |")
+        cells = " | ".join(f"{nearest_rank(values, p) * 1e3:.2f}" for values in columns.values())
+        print(f"| P{round(100 * p)} | {cells} |")
 
 
 if __name__ == "__main__":

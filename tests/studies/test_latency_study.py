@@ -17,11 +17,10 @@ import pytest
 import soundfile
 
 import stopwav
-from stopwav.measure.pacer import Pace
 from stopwav.record import Record
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import trace_from_json
-from stopwav.speech.latency import shown_texts, word_delays
+from stopwav.speech.latency import reconstructed_lags, shown_texts, word_delays
 from stopwav.stats import nearest_rank
 from stopwav.studies import results
 from stopwav.studies.latency import utterance_from_json
@@ -437,24 +436,23 @@ def test_the_waterfall_adds_up_on_real_speech(tmp_path: Path) -> None:
     assert checked > 10
 
 
-@pytest.mark.slow
-def test_virtual_and_real_pace_agree_for_pocketsphinx() -> None:
-    """Chunk lag at P50 and P95, within 10 % or 5 ms, the two taking turns so that the machine's drift touches both."""
+def test_virtual_time_agrees_with_real_time_for_pocketsphinx() -> None:
+    """Chunk lags measured by the clock, and computed from the same service times: within a millisecond.
+
+    Two runs would compare the machine with itself as well: between chunks it does other things, and wakes colder.
+    `benchmarks/pace.py` shows both.
+    """
     runner = StreamRunner("pocketsphinx", None)
-    utterances = load_corpus("bundled").utterances[2:7]
-    runner.stream(utterances[0], "virtual")
-
-    def agree() -> bool:
-        lags: dict[Pace, list[float]] = {"virtual": [], "real": []}
-        for turn, utterance in enumerate(utterances * 2):
-            for pace in list(lags)[:: 1 if turn % 2 == 0 else -1]:
-                trace = trace_from_json(runner.stream(utterance, pace)["trace"])
-                lags[pace] += [chunk.lag_s for chunk in trace.chunks[:-1]]
-        pairs = [[nearest_rank(lags[pace], p) for pace in lags] for p in (0.50, 0.95)]
-        return all(abs(real - virtual) <= max(0.1 * virtual, 0.005) for virtual, real in pairs)
-
-    # A shared machine may be disturbed in one of them; an instrument that is wrong is wrong every time.
-    assert any(agree() for _ in range(3))
+    measured: list[float] = []
+    computed: list[float] = []
+    for utterance in load_corpus("bundled").utterances[3:6]:
+        for pace in ("real", "idle"):
+            trace = trace_from_json(runner.stream(utterance, pace)["trace"])
+            measured += [chunk.lag_s for chunk in trace.chunks[:-1]]
+            computed += reconstructed_lags(trace)
+    for p in (0.50, 0.95):
+        assert nearest_rank(computed, p) == pytest.approx(nearest_rank(measured, p), abs=0.001)
+    assert max(measured) > min(measured)
 
 
 @pytest.mark.slow

@@ -73,6 +73,18 @@ def stage_seconds(chunk: Chunk) -> dict[str, float]:
     return totals
 
 
+def reconstructed_lags(trace: Trace) -> list[float]:
+    """The chunk lags that virtual time gives for the service times of a trace, whatever it was paced by.
+
+    On a trace that was fed by the clock this is the check of the reconstruction: the same work, the waiting computed.
+    """
+    lags, done_s = [], 0.0
+    for chunk in trace.chunks[:-1]:
+        done_s = max(chunk.due_s, done_s) + chunk.service_s
+        lags.append(done_s - chunk.due_s)
+    return lags
+
+
 def shown_texts(trace: Trace) -> list[Shown]:
     """The texts a listener saw, in order, each change once."""
     texts: list[Shown] = []
