@@ -109,10 +109,11 @@ def make_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def real_page(tmp_path_factory: pytest.TempPathFactory, make_page: Callable[..., Path]) -> Path:
-    """The page of a small run that was really measured: two engines, six utterances of the bundled corpus."""
+    """The demo's page on fewer utterances: both packaged recognisers, six utterances of the bundled corpus."""
     from stopwav import latency
 
-    engines = ["pocketsphinx", "fake"]
+    pytest.importorskip("moonshine_voice")
+    engines = ["pocketsphinx", "moonshine"]
     return make_page(latency(engines, limit=6, rounds=1, save=tmp_path_factory.mktemp("runs")).path)
 
 

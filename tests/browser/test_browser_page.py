@@ -127,8 +127,8 @@ def test_the_timeline_changes_with_the_utterance_and_with_time(browser, real_pag
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_text_has_contrast(browser, made_page: Path, dark: bool) -> None:
-    browser.open(made_page, dark=dark)
+def test_text_has_contrast(browser, real_page: Path, dark: bool) -> None:
+    browser.open(real_page, dark=dark)
     browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == (
         "rgb(18, 21, 24)" if dark else "rgb(247, 247, 245)"
@@ -147,8 +147,8 @@ def test_the_toggle_overrides_the_system(browser, made_page: Path) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_no_serious_violation(browser, made_page: Path, axe: str, dark: bool) -> None:
-    browser.open(made_page, dark=dark)
+def test_axe_finds_no_serious_violation(browser, real_page: Path, axe: str, dark: bool) -> None:
+    browser.open(real_page, dark=dark)
     browser.run(f"{axe}; window.axe = axe;")
     found = browser.driver.execute_async_script(
         "axe.run(document).then((r) => arguments[0](r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])))"

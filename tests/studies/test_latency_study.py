@@ -101,8 +101,11 @@ def test_an_engine_slower_than_speech_does_not_keep_up(tiny_corpus: MakeCorpus, 
     engine = script(tmp_path, service_ms=60, chunk_s=0.05, final="one two")
     (result,) = results(run(engine, tiny_corpus(count=2, seconds=3.0), tmp_path))
     assert result.metrics["keeps_up"].value == 0
-    assert result.metrics["rtf"].value == pytest.approx(1.2, rel=0.02)
-    assert result.metrics["backlog_slope"].value == pytest.approx(0.2, rel=0.1)
+    # A busy machine makes it slower still, never quicker.
+    assert result.metrics["rtf"].value is not None
+    assert 1.2 <= result.metrics["rtf"].value < 1.5
+    assert result.metrics["backlog_slope"].value is not None
+    assert 0.19 < result.metrics["backlog_slope"].value < 0.6
 
 
 def test_engines_take_turns_utterance_by_utterance(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
@@ -376,7 +379,7 @@ def _attempt(engine: str, corpus: Path, save: Path, seconds: float) -> bool:
     """Whether a run, begun or resumed, had to be killed after `seconds`; its file is checked either way."""
     command = [
         *(sys.executable, "-m", "stopwav", "latency", engine, "--corpus", str(corpus), "--words"),
-        *(str(corpus / "words.ctm"), "--rounds", "1", "--save", str(save), "--resume", "--json"),
+        *(str(corpus / "words.ctm"), "--rounds", "1", "--save", str(save), "--resume", "--json", "--no-html"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     killed = False
@@ -403,7 +406,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeC
     engine = script(tmp_path, service_ms=20)
     command = [
         *(sys.executable, "-m", "stopwav", "latency", engine, "--corpus", str(corpus), "--words"),
-        *(str(corpus / "words.ctm"), "--rounds", "1", "--save", str(tmp_path / "runs")),
+        *(str(corpus / "words.ctm"), "--rounds", "1", "--no-html", "--save", str(tmp_path / "runs")),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
