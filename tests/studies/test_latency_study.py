@@ -44,17 +44,19 @@ def test_scripted_delays_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> N
 def test_queueing_is_reconstructed_in_virtual_time_as_it_happens_in_real_time(
     tiny_corpus: MakeCorpus, tmp_path: Path
 ) -> None:
-    # One chunk of five takes longer than two last.
+    # One chunk of five takes longer than two last. What the system adds to a chunk is part of its service time, so that
+    # a busy machine does not disturb the comparison.
     engine = script(tmp_path, service_ms=[5, 5, 120, 5, 5], chunk_s=0.05, final="one two")
     corpus = tiny_corpus(count=3, seconds=2.5)
-    lags = {}
     for pace in ("virtual", "real", "idle"):
-        (result,) = results(run(engine, corpus, tmp_path / pace, pace=pace))
-        lags[pace] = [result.metrics[f"chunk_lag_{p}"].value for p in ("p50", "p95")]
-    assert None not in lags["virtual"]
-    # A spin takes as long after a sleep as before it, so here all three agree.
-    for pace in ("real", "idle"):
-        assert lags[pace] == pytest.approx(lags["virtual"], rel=0.1, abs=0.005)
+        record = run(engine, corpus, tmp_path / pace, pace=pace)
+        traces = [trace_from_json(piece.data["trace"]) for piece in record.pieces if piece.key[0] == "stream"]
+        measured = [chunk.lag_s for trace in traces for chunk in trace.chunks[:-1]]
+        computed = [lag for trace in traces for lag in reconstructed_lags(trace)]
+        for p in (0.50, 0.95):
+            assert nearest_rank(computed, p) == pytest.approx(nearest_rank(measured, p), abs=0.001)
+        # The chunk after the long one waits for the 70 ms by which that outlasts it.
+        assert max(chunk.queue_s for trace in traces for chunk in trace.chunks) >= 0.069
 
 
 def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
