@@ -90,13 +90,15 @@ def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp
 
 def test_an_engine_slower_than_speech_does_not_keep_up(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     engine = script(tmp_path, service_ms=60, chunk_s=0.05, final="one two")
-    (result,) = results(run(engine, tiny_corpus(count=2, seconds=3.0), tmp_path))
+    record = run(engine, tiny_corpus(count=2, seconds=3.0), tmp_path)
+    (result,) = results(record)
     assert result.metrics["keeps_up"].value == 0
-    # A busy machine makes it slower still, never quicker.
-    assert result.metrics["rtf"].value is not None
-    assert 1.2 <= result.metrics["rtf"].value < 1.5
+    traces = [trace_from_json(piece.data["trace"]) for piece in record.pieces if piece.key[0] == "stream"]
+    service_s = sum(chunk.service_s for trace in traces for chunk in trace.chunks)
+    assert result.metrics["rtf"].value == pytest.approx(service_s / sum(trace.audio_s for trace in traces))
+    assert service_s >= 1.2 * sum(trace.audio_s for trace in traces) - 1e-6
     assert result.metrics["backlog_slope"].value is not None
-    assert 0.19 < result.metrics["backlog_slope"].value < 0.6
+    assert result.metrics["backlog_slope"].value > 0.18
 
 
 def test_engines_take_turns_utterance_by_utterance(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
