@@ -1,6 +1,7 @@
 """`stopwav.latency` from engine to metric: delays that are known, and real speech."""
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,11 @@ def test_queueing_is_reconstructed_in_virtual_time_as_it_happens_in_real_time(
         computed = [lag for trace in traces for lag in reconstructed_lags(trace)]
         for p in (0.50, 0.95):
             assert nearest_rank(computed, p) == pytest.approx(nearest_rank(measured, p), rel=0.1, abs=0.005)
+        # A chunk never starts before it can, and as a rule at once.
+        pairs = [pair for trace in traces for pair in pairwise(trace.chunks)]
+        late = [after.start_s - max(after.due_s, before.done_s) for before, after in pairs]
+        assert min(late) >= -1e-8
+        assert nearest_rank(late, 0.50) < 0.001
         # The chunk after the long one waits for the 70 ms by which that outlasts it.
         assert max(chunk.queue_s for trace in traces for chunk in trace.chunks) >= 0.069
 
