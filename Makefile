@@ -10,20 +10,25 @@ demo: .venv/ready
 test: lint
 	$(BIN)/python -m pytest
 
-lint: .venv/ready
+lint: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: .venv/ready
+docs: .venv/tested
 	$(BIN)/python scripts/make_reference.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 
-# PyTorch is pinned in constraints.txt and installed by whatever needs it; nothing here does.
+# What the demo needs.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip setuptools
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine]'
-	touch .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[moonshine]'
+	touch $@
+
+# What the tests need beside it: the tools, and PyTorch.
+.venv/tested: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch]'
+	touch $@

@@ -32,6 +32,8 @@ class EngineInfo:
     model: str = ""
     # What a reader must know to judge the numbers, such as "random weights".
     notes: tuple[str, ...] = ()
+    # Weights that were never trained: times mean something, texts and word error rates do not.
+    untrained: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values."""

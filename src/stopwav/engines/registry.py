@@ -56,6 +56,13 @@ BUILT_IN = (
         "Moonshine tiny, English, model in the package",
     ),
     Listed(
+        "emformer-rnnt",
+        "stopwav.engines.emformer_rnnt:EmformerRnnt",
+        "torch",
+        "pip install 'stopwav[torch]'",
+        "Emformer RNN-T base, a streaming transducer; random weights without a checkpoint",
+    ),
+    Listed(
         "fake",
         "stopwav.engines.fake:Fake",
         "stopwav",
