@@ -22,7 +22,9 @@ from stopwav.speech.events import Hypothesis
 class Fake:
     """Takes `service_ms` per chunk (a list is repeated) and shows `partials` one per chunk, then `final`.
 
-    The script is a JSON file with those keys (`fake:script.json`), or given by the options of the same names.
+    With `tell` it shows in their place how many nanoseconds each chunk took by its own clock: on a busy machine no
+    script is kept, and what really happened is the truth to compare with. The script is a JSON file with those keys
+    (`fake:script.json`), or given by the options of the same names.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Fake:
         final: str = "",
         chunk_s: float = DEFAULT_CHUNK_S,
         lookahead_s: float = 0.0,
+        tell: bool = False,
     ) -> None:
         script = _read_script(source) if source else {}
         times = script.get("service_ms", service_ms)
@@ -41,6 +44,7 @@ class Fake:
         self.finish_s = float(script.get("finish_ms", finish_ms)) / 1e3
         self.partials = list(script.get("partials", partials))
         self.final = str(script.get("final", final))
+        self.tell = bool(script.get("tell", tell))
         self.info = EngineInfo(
             name="fake",
             version="1",
@@ -71,8 +75,8 @@ class FakeSession:
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
         """The next scripted partial, if it is one."""
         with stage("inference"):
-            spin(next(self._times))
-        text = next(self._partials, None)
+            took_ns = spin(next(self._times))
+        text = str(took_ns) if self._engine.tell else next(self._partials, None)
         return [] if text is None else [Hypothesis(text)]
 
     def finish(self) -> list[Hypothesis]:
@@ -82,11 +86,13 @@ class FakeSession:
         return [Hypothesis(self._engine.final)]
 
 
-def spin(seconds: float) -> None:
-    """Return after `seconds`, busy all the while: a sleep would be late by more than the instrument's error."""
-    deadline = perf_counter_ns() + round(seconds * 1e9)
-    while perf_counter_ns() < deadline:
-        pass
+def spin(seconds: float) -> int:
+    """The nanoseconds it took to be busy for `seconds`; a sleep would be late by more than the instrument's error."""
+    start = now = perf_counter_ns()
+    deadline = start + round(seconds * 1e9)
+    while now < deadline:
+        now = perf_counter_ns()
+    return now - start
 
 
 def _read_script(source: str) -> dict[str, Any]:
@@ -94,7 +100,7 @@ def _read_script(source: str) -> dict[str, Any]:
         script = json.loads(Path(source).read_text())
     except (OSError, ValueError) as error:
         raise StopwavError(f"fake: {source}: not a script ({error})") from error
-    known = {"service_ms", "finish_ms", "partials", "final", "chunk_s", "lookahead_s"}
+    known = {"service_ms", "finish_ms", "partials", "final", "chunk_s", "lookahead_s", "tell"}
     if not isinstance(script, dict) or not script.keys() <= known:
         raise StopwavError(f"fake: {source}: a script is a JSON object with keys of {', '.join(sorted(known))}")
     return script

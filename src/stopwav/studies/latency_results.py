@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
-from stopwav.errors import Caution
 from stopwav.record import Piece, Record, Result
 from stopwav.speech import lagging
 from stopwav.speech.corpus import Utterance
@@ -31,7 +29,9 @@ from stopwav.speech.latency import (
 from stopwav.speech.text import normalise
 from stopwav.speech.wer import ErrorCount, count_word_errors
 from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio
-from stopwav.studies.latency import cautions_of, engine_names, utterance_from_json
+from stopwav.studies.latency import engine_names, utterance_from_json
+from stopwav.studies.latency_cautions import cautions, failures
+from stopwav.studies.untrained import is_untrained, without_text
 
 # Half the listeners, and the one in ten, twenty or a hundred who waits longest.
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
@@ -67,7 +67,7 @@ def latency_results(record: Record) -> list[Result]:
                 params=_params(record, pieces, streams),
                 status="ok" if streams else failed[0].status if failed else "skipped",
                 metrics=_metrics(streams, pieces, spec["seed"]) if streams else {},
-                warnings=(*_failures(failed), *_cautions(record, pieces, streams)),
+                warnings=(*failures(failed), *cautions(record, pieces, (stream.utterance for stream in streams))),
             )
         )
     return found
@@ -105,13 +105,14 @@ def _params(record: Record, pieces: Sequence[Piece], streams: Sequence[Stream]) 
 
 
 def _metrics(streams: Sequence[Stream], pieces: Sequence[Piece], seed: int) -> dict[str, Estimate]:
-    return {
+    found = {
         **_chunk_metrics(streams, seed),
         **_word_metrics(streams, seed),
         **_utterance_metrics(streams, seed),
         **_ratio_metrics(streams, seed),
         **_process_metrics(pieces),
     }
+    return without_text(found) if is_untrained(pieces) else found
 
 
 def _chunk_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
@@ -122,7 +123,11 @@ def _chunk_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     seconds = {id(chunk): stage_seconds(chunk) for stream in streams for chunk in stream.trace.chunks[:-1]}
     for path in dict.fromkeys(path for one in seconds.values() for path in one):
         found |= take(_stage_metric(path), lambda chunk, path=path: seconds[id(chunk)].get(path, 0.0))  # type: ignore[misc]
+    if "features_p95" in found and "copy_p95" not in found:
+        # An engine that is taken apart and copies nothing spends no time on it: a zero, and not a gap.
+        found |= take("copy", lambda chunk: 0.0)
     longest, mean = algorithmic_latency(streams[0].trace.chunk_s, streams[0].trace.lookahead_s)
+    found |= take("longest_wait", lambda chunk: longest + chunk.lag_s)
     found["algorithmic_latency"] = Estimate(longest, unit="s", n=1, note="chunk + look-ahead, by definition")
     found["algorithmic_latency_mean"] = Estimate(mean, unit="s", n=1, note="chunk / 2 + look-ahead, by definition")
     found["sum_of_p95s"] = _sum_of_p95s(found)
@@ -290,30 +295,3 @@ def _values(
 def _labels(streams: Iterable[Stream]) -> tuple[list[str], list[int]]:
     pairs = [(stream.utterance.id, stream.round) for stream in streams]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-
-def _failures(failed: Sequence[Piece]) -> list[Caution]:
-    """One caution per reason, naming the utterances it took."""
-    cautions = []
-    ordered = sorted(failed, key=lambda piece: piece.message)
-    for message, group in groupby(ordered, key=lambda piece: piece.message):
-        pieces = list(group)
-        ids = list(dict.fromkeys(str(piece.key[3]) for piece in pieces))
-        which = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
-        cautions.append(Caution(f"stream-{pieces[0].status}", f"{which}: {message}"))
-    return cautions
-
-
-def _cautions(record: Record, pieces: Sequence[Piece], streams: Sequence[Stream]) -> list[Caution]:
-    found = [Caution("corpus", f"{p['where']}: {p['message']}") for p in record.header.corpus["problems"]]
-    for piece in pieces:
-        if piece.key[0] == "load":
-            found += [Caution(code, message) for code, message in piece.data["cautions"]]
-            found += [Caution("engine", note) for note in piece.data["engine"]["notes"]]
-    found += cautions_of(record.header)
-    untimed = [s.utterance.id for s in streams if not s.utterance.words and normalise(s.utterance.text)]
-    if untimed:
-        found.append(Caution("no-word-times", f"{len(set(untimed))} utterances have no word times, so no word latency"))
-    if not record.complete:
-        found.append(Caution("incomplete", "the run is not complete; the same command with --resume goes on"))
-    return list(dict.fromkeys(found))
