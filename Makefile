@@ -8,7 +8,8 @@ demo: .venv/ready
 	$(BIN)/stopwav demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 lint: .venv/tested
 	$(BIN)/ruff check .

@@ -24,6 +24,7 @@ def latency(corpus: Path, save: Path, *arguments: object) -> subprocess.Complete
     return stopwav("latency", *arguments, *places)
 
 
+@pytest.mark.alone
 def test_help_answers_within_three_tenths_of_a_second() -> None:
     stopwav("--help")  # byte code and file cache
     command = [str(Path(sys.executable).parent / "stopwav"), "--help"]
@@ -178,6 +179,7 @@ def test_engines_lists_what_is_installed() -> None:
     assert "pocketsphinx" in printed
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_demo_measures_both_recognisers_within_three_minutes(tmp_path: Path) -> None:
     pytest.importorskip("moonshine_voice")

@@ -1,5 +1,6 @@
 """The documentation is true: generated pages are fresh, links lead somewhere, commands and code parse."""
 
+import inspect
 import json
 import re
 import shlex
@@ -126,6 +127,21 @@ def test_every_metric_of_a_run_has_a_definition_with_its_unit(fake_run: Record) 
                 assert f"| `{family}{'_pNN' if found.percentiles else ''}` |" in defined
     # And none is defined that no run has: these engines do not mark the other stages.
     assert set(DEFINITIONS) - families == {"features", "copy", "post"}
+
+
+def test_every_option_of_the_transducer_is_documented_with_its_default() -> None:
+    pytest.importorskip("torch")
+    from stopwav.engines.emformer_rnnt import EmformerRnnt
+
+    page = (DOCS / "guides" / "emformer-rnnt.md").read_text()
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (.*?) ?\|", page.partition("## Options")[2].partition("\n## ")[0], re.MULTILINE)
+    )
+    for name, parameter in inspect.signature(EmformerRnnt).parameters.items():
+        if name != "source":
+            written = str(parameter.default).lower() if isinstance(parameter.default, bool) else str(parameter.default)
+            assert name in rows
+            assert parameter.default is None or rows[name] == f"`{written}`", name
 
 
 def test_a_definition_is_for_a_metric_as_it_is_named() -> None:

@@ -33,6 +33,15 @@ There is one result per engine, in the order of the command. `status` is `ok` wh
 otherwise how the first one ended: `error`, `timeout`, `crashed`, `oom`, `skipped`; `metrics` is then empty. A metric
 that could not be had has `"value": null` and a `note`. Neither NaN nor infinity appears. `low` and `high` are the
 ends of the 95 % interval, `null` where there is none. Names and units: [Metrics](metrics.md).
+
+What rests on the texts of an engine with random weights (`"untrained": true` in its `params`) has no value and the note
+`untrained`.
+
+A run of `latency --explain` has one more key, `"explanation": {"base", "felt", "gains": [{"setting", "algorithmic_s",
+"felt_s", "felt", "lag_p95", "lag_p50", "wer"}], "left_out": [{"setting", "reason"}]}`. The gains are ranked, the best
+first. `felt` names the metric that they are ranked by, `felt_s` and `algorithmic_s` are changes in seconds (below zero
+is a gain), and the last four are changes as `diff --json` prints them: `a` is the engine as it is, `b` the engine with
+the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
 """
 
 WARNINGS = (

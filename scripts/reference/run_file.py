@@ -42,6 +42,8 @@ SPEC = {
     "rounds": "`--rounds`",
     "time_limit_s": "`--time-limit`",
     "seed": "`--seed`",
+    "knobs": "with `--explain`, the settings that the first engine offers to try: each `setting`, the `engine` with "
+    "it or `null`, and why it is `unavailable`; otherwise `null`",
 }
 
 PIECE = {

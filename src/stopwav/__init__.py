@@ -22,7 +22,7 @@ from stopwav.measure.stages import stage
 from stopwav.measure.workload import FunctionWorkload, Workload
 
 if TYPE_CHECKING:
-    from stopwav.engines.protocol import Engine, EngineInfo, Session, StreamingEngine
+    from stopwav.engines.protocol import Engine, EngineInfo, Knob, Session, StreamingEngine
     from stopwav.record import Record, Result
     from stopwav.speech.audio import Audio
     from stopwav.speech.corpus import load_corpus
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stopwav.stats import Estimate, Verdict
     from stopwav.studies import results
     from stopwav.studies.diff import diff
+    from stopwav.studies.explain import explain, explanation
     from stopwav.studies.gate import gate
     from stopwav.studies.latency import latency
 
@@ -42,12 +43,15 @@ _LAZY = {
     "Estimate": "stopwav.stats",
     "EngineInfo": "stopwav.engines.protocol",
     "Hypothesis": "stopwav.speech.events",
+    "Knob": "stopwav.engines.protocol",
     "Record": "stopwav.record",
     "Result": "stopwav.record",
     "Session": "stopwav.engines.protocol",
     "StreamingEngine": "stopwav.engines.protocol",
     "Verdict": "stopwav.stats",
     "diff": "stopwav.studies.diff",
+    "explain": "stopwav.studies.explain",
+    "explanation": "stopwav.studies.explain",
     "gate": "stopwav.studies.gate",
     "latency": "stopwav.studies.latency",
     "load_corpus": "stopwav.speech.corpus",
@@ -65,6 +69,7 @@ __all__ = [
     "Estimate",
     "FunctionWorkload",
     "Hypothesis",
+    "Knob",
     "Measurement",
     "Plan",
     "Race",
@@ -78,6 +83,8 @@ __all__ = [
     "Workload",
     "__version__",
     "diff",
+    "explain",
+    "explanation",
     "gate",
     "latency",
     "load_corpus",

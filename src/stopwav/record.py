@@ -24,6 +24,8 @@ from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
 
 FORMAT = 1
+# The note of a number that rests on texts of random weights, which has no value.
+UNTRAINED = "untrained"
 
 
 class Header(BaseModel):

@@ -10,7 +10,7 @@ from stopwav.report.page import Section, render_page
 from stopwav.studies import results
 from stopwav.studies.latency_view import latency_view
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.alone, pytest.mark.browser, pytest.mark.timeout(240)]
 
 UTTERANCES, CHUNKS, ENGINES = 2000, 25, ("swift", "steady")
 LARGEST_BYTES, LONGEST_S = 8_000_000, 3.0

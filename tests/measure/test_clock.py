@@ -7,6 +7,8 @@ from stopwav.errors import StopwavError
 from stopwav.measure.clock import CudaClock, FakeClock, WallClock
 from stopwav.measure.pacer import Pace, feed
 
+pytestmark = pytest.mark.alone
+
 
 def has_cuda() -> bool:
     try:

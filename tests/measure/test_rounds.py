@@ -11,6 +11,8 @@ import pytest
 import stopwav
 from stopwav import Plan
 
+pytestmark = pytest.mark.alone
+
 # Small enough for a test, the same rules as a full plan.
 SHORT = Plan(rounds=3, min_values=5, max_values=10, warmup_s=0.02, min_values_s=0.05, max_values_s=0.3, time_limit_s=60)
 

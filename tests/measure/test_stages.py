@@ -7,6 +7,8 @@ import pytest
 import stopwav
 from stopwav.measure.clock import FakeClock, WallClock
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_stage_nobody_measures_costs_under_a_microsecond() -> None:
     def best_of(repeats: int) -> float:

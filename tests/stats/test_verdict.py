@@ -192,3 +192,11 @@ def test_each_metric_may_have_its_own_threshold():
     assert [verdict.kind for verdict in verdicts] == ["slower", "small difference"]
     with pytest.raises(ValueError):
         decide_all([made(0.03, 0.001)], threshold=[0.01, 0.1])
+
+
+def test_rounds_that_differ_beyond_measure_give_no_interval_and_no_claim() -> None:
+    # One degree of freedom at a confidence after Holm over 24 questions: t is 305, and exp(305 · 12) is no number.
+    found = paired_verdict([1.0, 1.0], [1.0, 1e10], confidence=1 - 0.05 / 24)
+    assert (found.kind, found.low, found.high) == ("undecided", None, None)
+    assert "rounds differ too much" in found.note
+    assert found.ratio == pytest.approx(1e5)

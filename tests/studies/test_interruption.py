@@ -14,6 +14,8 @@ from latency_runs import MakeCorpus, run, script
 
 from stopwav.record import Record
 
+pytestmark = pytest.mark.alone
+
 
 def test_a_finished_run_is_not_run_again(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     corpus = tiny_corpus()

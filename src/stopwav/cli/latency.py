@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stopwav.cli.options import Corpus, Json, NoHtml, Words
+from stopwav.errors import StopwavError
+
+if TYPE_CHECKING:
+    from stopwav.record import Record
 
 
 def latency(
@@ -34,6 +40,9 @@ def latency(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Measure what would help: the engine, and each setting it offers to try.")
+    ] = False,
     every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
     no_html: NoHtml = False,
     json: Json = False,
@@ -42,15 +51,13 @@ def latency(
     import sys
 
     from stopwav.cli.output import print_results, progress_bar
-    from stopwav.studies.latency import latency as run
 
     with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
-        record = run(
-            engines,
+        record = _study(engines, explain)(
             corpus=corpus,
             words=None if words is None else str(words),
             chunk_ms=chunk_ms,
-            pace=pace,  # type: ignore[arg-type]  # checked by the spec
+            pace=pace,
             limit=limit,
             rounds=1 if quick else rounds,
             time_limit_s=time_limit,
@@ -62,3 +69,16 @@ def latency(
     if resume and record.found:
         print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
     print_results(record, as_json=json, every_metric=every_metric, page=not no_html)
+
+
+def _study(engines: list[str], explain: bool) -> Callable[..., Record]:
+    """The study that is asked for, with its engines."""
+    if not explain:
+        from stopwav.studies.latency import latency as measure
+
+        return partial(measure, engines)
+    if len(engines) > 1:
+        raise StopwavError(f"--explain takes one engine, got {len(engines)}: {', '.join(engines)}")
+    from stopwav.studies.explain import explain as try_settings
+
+    return partial(try_settings, engines[0])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -16,8 +16,11 @@ from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
     from stopwav.record import Record, Result
+    from stopwav.stats.gain import Explanation
     from stopwav.studies.latency import Progress
 
+
+T = TypeVar("T")
 
 # How a command ended, for the shell: all was measured (0), a part was not, nothing was, or Ctrl-C.
 EXIT_PARTLY = 1
@@ -41,9 +44,20 @@ def results_of(record: Record) -> list[Result]:
     """What a run found; a run file that was tampered with is an error in one line."""
     from stopwav.studies import results
 
+    return _understood(results, record)
+
+
+def explanation_of(record: Record) -> Explanation | None:
+    """What the settings gain that a run tried; None where it tried none."""
+    from stopwav.studies.explain import explanation
+
+    return _understood(explanation, record) if record.header.study == "latency" else None
+
+
+def _understood(read: Callable[[Record], T], record: Record) -> T:
     try:
-        return results(record)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return read(record)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
         raise StopwavError(
             f"{record.path}: a run that stopwav cannot make sense of ({reason}); measure again"
@@ -61,6 +75,7 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     from rich.console import Console
     from rich.text import Text
 
+    from stopwav.report.explanation import print_explanation
     from stopwav.report.latency_table import print_latency
     from stopwav.report.plain import plain
 
@@ -68,13 +83,24 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     for index, (record, found) in enumerate(runs):
         if index:
             console.print()
-        print_latency(found, console, every_metric=every_metric)
+        explained = explanation_of(record)
+        # Of the settings that were tried, the explanation is what a reader wants; `--all` has every number of each.
+        print_latency(found, console, every_metric=every_metric, shown=None if explained is None else 1)
+        if explained is not None:
+            console.print()
+            print_explanation(explained, console)
         console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
 
 
 def run_to_json(record: Record, found: Sequence[Result]) -> dict[str, Any]:
     """A run and its results as `--json` prints them."""
-    return {"study": record.header.study, "run": str(record.path), "results": [one.to_json() for one in found]}
+    explained = explanation_of(record)
+    return {
+        "study": record.header.study,
+        "run": str(record.path),
+        "results": [one.to_json() for one in found],
+        **({} if explained is None else {"explanation": explained.to_json()}),
+    }
 
 
 def print_text(text: str) -> None:
@@ -95,7 +121,7 @@ def write_page(runs: Sequence[Found], path: Path) -> None:
     from stopwav.report.page import Section, render_page
     from stopwav.studies.latency_view import latency_view
 
-    sections = [Section(record, found, latency_view(record)) for record, found in runs]
+    sections = [Section(record, found, latency_view(record), explanation_of(record)) for record, found in runs]
     html = render_page(sections, comparison_html=comparison_html(runs) if len(runs) > 1 else "")
     write_file(path, html, [record.path for record, _ in runs])
     print(f"page: {path}", file=sys.stderr)

@@ -110,9 +110,18 @@ def _document(found: Sequence[Found], images: Sequence[tuple[str, Path]], *, csv
         from stopwav.report.csv_table import csv_table
 
         return csv_table(found)
+    from stopwav.cli.output import explanation_of
+    from stopwav.report.explanation import explanation_markdown
     from stopwav.report.markdown import image, markdown_report
 
-    parts = [markdown_report(record, results, every_metric=every_metric) for record, results in found]
+    parts = []
+    for record, results in found:
+        explained = explanation_of(record)
+        # As on the terminal: of the settings that were tried, what they gain.
+        shown = results if explained is None or every_metric else results[:1]
+        parts.append(markdown_report(record, shown, every_metric=every_metric))
+        if explained is not None:
+            parts.append(explanation_markdown(explained) + "\n")
     return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
 
 

@@ -6,14 +6,16 @@ one would: its times mean something, its text does not, and every report says so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from stopwav.engines.emformer_session import EmformerSession, Parts
-from stopwav.engines.protocol import EngineInfo
+from stopwav.engines.emformer_knobs import emformer_knobs
+from stopwav.engines.emformer_session import EmformerSession, Parts, lead_of
+from stopwav.engines.protocol import EngineInfo, Knob
 from stopwav.engines.word_pieces import WordPieces
 from stopwav.errors import StopwavError
 from stopwav.models.calibration import FAR_TOO_MANY_PER_S, calibrate_blank
@@ -24,7 +26,7 @@ from stopwav.models.logmel import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
 from stopwav.models.scorer import Scorer
 from stopwav.models.search import BeamSearch, GreedySearch
 from stopwav.models.text_step import JoinerStep, PredictorStep
-from stopwav.models.transducer import Transducer
+from stopwav.models.transducer import SYMBOLS, Transducer
 from stopwav.models.weights import Linear, best_for, keep_off_tiles
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import bundled_corpus
@@ -60,11 +62,12 @@ class EmformerRnnt:
             keep_off_tiles()
         self._beam = beam if search == "beam" else 1
         self._greedy = search == "greedy"
+        pieces = WordPieces(tokenizer, SYMBOLS - 1)
+        # An option that reads as a number is one, and may be a file's name.
+        statistics = load_statistics(Path(str(stats))) if stats is not None else _statistics_of_speech()
         model = _random_model(EmformerShape(segment=segment, right_context=right_context), seed)
-        pieces = WordPieces(tokenizer, model.blank)
         if source is not None:
             load_weights(model, Path(source))
-        statistics = load_statistics(Path(stats)) if stats is not None else _statistics_of_speech()
         self._blank = model.blank
         notes = () if source is not None else (self._calibrate(model.to(device), statistics),)
         self._model = model.to(device, torch.float32 if dtype == "int8" else getattr(torch, dtype))
@@ -87,6 +90,11 @@ class EmformerRnnt:
             notes=notes,
             untrained=source is None,
         )
+
+    @staticmethod
+    def variants(options: Mapping[str, Any]) -> list[Knob]:
+        """What may make it quicker than with these options."""
+        return emformer_knobs(options)
 
     def open(self) -> EmformerSession:
         """A new stream."""
@@ -141,8 +149,11 @@ class EmformerRnnt:
         """A note on the random weights, after their blank was set so that symbols come as often as in speech."""
         self._model = model
         device = model.joiner.linear.weight.device
-        speech = [LogMel(statistics)(audio) for audio in _speech()]
-        seconds = sum(len(one) for one in speech) * HOP / SAMPLE_RATE_HZ
+        audios = _speech()
+        seconds = sum(len(audio) for audio in audios) / SAMPLE_RATE_HZ
+        # As a stream hears it: random weights emit other symbols when the frames lie a little elsewhere.
+        lead = torch.zeros(lead_of(model.transcriber.shape))
+        speech = [LogMel(statistics)(torch.cat([lead, audio])) for audio in audios]
         encoded = [_encode(model, [one.to(device)])[0][0] for one in speech]
         scorer = _scorer(model, best_for(device, "float32"), self._beam, graphs=False)
         rate = calibrate_blank(model, lambda: self._symbols(scorer, encoded, seconds) / seconds)
@@ -192,7 +203,7 @@ def _check_files(source: str | None, tokenizer: str | None, stats: str | None) -
 
 
 def _check_numbers(beam: object, search: str, segment: object, right_context: object) -> None:
-    if not isinstance(beam, int) or beam < 1:
+    if not isinstance(beam, int) or isinstance(beam, bool) or beam < 1:
         raise StopwavError(f"emformer-rnnt: beam={beam}: a whole number, at least 1")
     if search not in ("beam", "greedy"):
         raise StopwavError(f"emformer-rnnt: search={search}: beam or greedy")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stopwav.engines.word_pieces import WordPieces
 from stopwav.measure.stages import stage
+from stopwav.models.emformer import EmformerShape
 from stopwav.models.encoder_step import EncoderStep
 from stopwav.models.logmel import HALF, HOP, LogMel, LogMelStream
 from stopwav.models.search import BeamSearch, GreedySearch
@@ -28,12 +29,17 @@ class Parts:
 
     @property
     def lead(self) -> int:
-        """Samples of silence before a stream, with which every push of one segment completes one segment.
+        """Samples of silence before a stream."""
+        return lead_of(self.encoder.shape)
 
-        A segment is encoded when the frames ahead of it are there, and a frame when its window is, half of which lies
-        behind its centre. Without the silence each segment would wait for a whole further push.
-        """
-        return self.encoder.shape.right_context * HOP + HALF - HOP
+
+def lead_of(shape: EmformerShape) -> int:
+    """Samples of silence before a stream, with which every push of one segment completes one segment.
+
+    A segment is encoded when the frames ahead of it are there, and a frame when its window is, half of which lies
+    behind its centre. Without the silence each segment would wait for a whole further push.
+    """
+    return shape.right_context * HOP + HALF - HOP
 
 
 class EmformerSession:

@@ -6,7 +6,7 @@ download models are never called, so the engine never reaches for the network (t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwav.engines.protocol import EngineInfo
+from stopwav.engines.protocol import EngineInfo, Knob
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
@@ -49,6 +49,11 @@ class Moonshine:
             model=folder.name,
             precision="8-bit weights (onnxruntime)",
         )
+
+    @staticmethod
+    def variants(options: Mapping[str, Any]) -> list[Knob]:
+        """Decoding twice and half as often: sooner text against more work, and the queue decides which wins."""
+        return [Knob({"update_interval_s": factor * options["update_interval_s"]}) for factor in (0.5, 2.0)]
 
     def open(self) -> MoonshineSession:
         """A new stream."""

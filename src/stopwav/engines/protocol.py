@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,6 +38,23 @@ class EngineInfo:
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values."""
         return {**asdict(self), "notes": list(self.notes)}
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A setting of an engine that might make it quicker: its options, and why it cannot be tried here, or ""."""
+
+    options: Mapping[str, str | int | float | bool]
+    unavailable: str = ""
+
+    @property
+    def text(self) -> str:
+        """The options as they are written behind an engine's name."""
+        return ",".join(f"{key}={_written(value)}" for key, value in self.options.items())
+
+
+def _written(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @runtime_checkable

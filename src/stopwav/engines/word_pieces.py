@@ -19,6 +19,7 @@ class WordPieces:
             import sentencepiece
         except ImportError as error:
             raise StopwavError("tokenizer=… needs sentencepiece: pip install 'stopwav[torch]'") from error
+        path = str(path)  # an option that reads as a number is one
         if not Path(path).is_file():
             raise StopwavError(f"tokenizer={path}: no such file; name the SentencePiece model of the checkpoint")
         try:

@@ -63,11 +63,14 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise StopwavError(f"{path}: {error.strerror or error}") from error
     except pickle.UnpicklingError as error:
         raise StopwavError(
-            f"{path}: not a plain state dict; it holds objects whose loading would run code, and was refused"
+            f"{path}: not a plain state dict; anything else may run code when it is loaded, and was refused"
         ) from error
-    except (RuntimeError, EOFError, ValueError) as error:
-        raise StopwavError(f"{path}: not a checkpoint that torch can read ({str(error).splitlines()[0]})") from error
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+    except Exception as error:  # bytes that are no checkpoint fail in the reader in any way
+        reason = str(error).partition("\n")[0] or "it is empty or cut off"
+        raise StopwavError(f"{path}: not a checkpoint that torch can read ({reason})") from error
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
+    ):
         kind = type(content).__name__
         raise StopwavError(f"{path}: holds a {kind} where a state dict, names to tensors, is expected")
     return content

@@ -134,12 +134,13 @@ class EmformerEncoder(nn.Module):
         x = self._reduce(features)
         lengths = lengths // shape.stride
         frames = x.shape[1] - shape.ahead_frames
-        ahead = self._ahead_of_segments(frames, x.device)
-        x = torch.cat([x[:, ahead], x[:, :frames]], dim=1)
-        bias = self._bias(frames, len(ahead), lengths, x)
+        ahead = self._ahead_of_segments(frames, lengths)
+        copies = x.take_along_dim(ahead[:, :, None], dim=1)
+        x = torch.cat([copies, x[:, :frames]], dim=1)
+        bias = self._bias(frames, ahead.shape[1], lengths, x)
         for layer in self.transformer.layers:
             x = layer(x, bias)
-        return self._project(x[:, len(ahead) :]), lengths
+        return self._project(x[:, ahead.shape[1] :]), lengths
 
     def _reduce(self, features: Tensor) -> Tensor:
         stride = self.shape.stride
@@ -149,11 +150,15 @@ class EmformerEncoder(nn.Module):
     def _project(self, x: Tensor) -> Tensor:
         return self.layer_norm(self.output_linear(x))
 
-    def _ahead_of_segments(self, frames: int, device: torch.device) -> Tensor:
-        """The positions of the frames ahead of each segment, one block after the other."""
+    def _ahead_of_segments(self, frames: int, lengths: Tensor) -> Tensor:
+        """The positions of the frames ahead of each segment, one block after the other, for each utterance.
+
+        Those of an utterance's last segment begin where it ends, and not where the longest of the batch does.
+        """
         segment, ahead = self.shape.segment_frames, self.shape.ahead_frames
-        ends = torch.arange(segment, frames + segment, segment, device=device).clamp(max=frames)
-        return (ends[:, None] + torch.arange(ahead, device=device)).flatten()
+        ends = torch.arange(segment, frames + segment, segment, device=lengths.device)
+        ends = torch.minimum(ends, lengths[:, None])
+        return (ends[:, :, None] + torch.arange(ahead, device=lengths.device)).flatten(1)
 
     def _bias(self, frames: int, ahead_total: int, lengths: Tensor, x: Tensor) -> Tensor:
         """What a frame may not see gets minus infinity: other segments' copies ahead, the far past, the future."""

@@ -68,10 +68,13 @@ class EncoderStep:
         self._ring = torch.arange(self.shape.left_context, device=self._like.device)
         self._plain: Callable[..., Tensor] = torch.compile(self._step, dynamic=False) if compiled else self._step
         self._graph: Graph | None = None
+        state = self.initial_state()
+        features = self._like.new_zeros(self.shape.segment + self.shape.right_context, self.shape.bands)
         if graphs:
-            state = self.initial_state()
-            features = self._like.new_zeros(self.shape.segment + self.shape.right_context, self.shape.bands)
             self._graph = Graph(self._plain, [features, state.cache, state.frames])
+        elif compiled:
+            # Compiled when it is loaded, and not inside the first stream.
+            self._plain(features, state.cache, state.frames)
 
     def initial_state(self) -> EncoderState:
         """The state of a stream that has heard nothing."""
@@ -85,7 +88,10 @@ class EncoderStep:
 
         What is returned may be overwritten by the next call.
         """
-        if self._graph is None or len(features) != self.shape.segment + self.shape.right_context:
+        if len(features) != self.shape.segment + self.shape.right_context:
+            # The last segment of a stream has any length: each would be compiled anew.
+            return self._step(features, state.cache, state.frames)
+        if self._graph is None:
             return self._plain(features, state.cache, state.frames)
         encodings: Tensor = self._graph(features, state.cache, state.frames)
         state.cache.copy_(self._graph.inputs[1])

@@ -88,7 +88,8 @@ class Scorer:
             return
         if len(self.slots) < len(new):
             self._make_room(2 * len(self._predictions))
-        parents = [NOTHING if one.parent is None or one.parent.slot is None else one.parent.slot for one in new]
+        # A text grows only from one that was just scored, so that its parent's prediction is still there.
+        parents = [NOTHING if one.parent is None else one.parent.slot for one in new]
         for prefix in new:
             prefix.slot = self.slots.take()
         targets = [one.slot for one in new]

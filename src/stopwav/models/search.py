@@ -46,8 +46,10 @@ class BeamSearch:
     def advance(self, encodings: Tensor) -> None:
         """Go on by some frames."""
         self._scorer.hear(encodings)
+        seen = set(self._texts)
         for frame in range(len(encodings)):
-            self._advance(frame)
+            self._advance(frame, seen)
+        self._release(seen)
 
     def candidates(self) -> list[Candidate]:
         """The texts so far, best first."""
@@ -62,21 +64,21 @@ class BeamSearch:
         self._scorer.slots.give_back(self._held)
         self._held = set()
 
-    def _advance(self, frame: int) -> None:
+    def _advance(self, frame: int, seen: set[Prefix]) -> None:
         active, scores = self._texts, self._scores
         ended: dict[Prefix, np.float32] = {}
-        seen: set[Prefix] = set()
-        for _ in range(self._max_symbols + 1):
+        for emitted in range(self._max_symbols + 1):
             following = self._scorer.following(frame, active)
             seen.update(active)
             for text, score in zip(active, scores + following.blank, strict=True):
                 ended[text] = np.logaddexp(ended[text], score) if text in ended else score
+            if emitted == self._max_symbols:
+                break
             total = scores[:, None] + following.scores
             active, scores = self._grow(active, total, following.symbols, self._floor(ended))
             if not active:
                 break
         self._keep_best(ended)
-        self._release(seen)
 
     def _floor(self, ended: dict[Prefix, np.float32]) -> float:
         """What a growing text must beat: the worst of the best that ended, once there are enough of them."""
@@ -99,10 +101,9 @@ class BeamSearch:
         self._scores = np.array([score for _, score in ranked], np.float32)
 
     def _release(self, seen: set[Prefix]) -> None:
-        """Forget the predictions of texts that neither stayed nor were looked at in this frame."""
-        kept = seen.union(self._texts)
-        self._scorer.slots.give_back(self._held - kept)
-        self._held = kept
+        """Forget the predictions of texts that were not looked at in these frames; one that stayed was looked at."""
+        self._scorer.slots.give_back(self._held - seen)
+        self._held = seen
 
 
 class GreedySearch:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from stopwav.record import Header, Record, Result
-from stopwav.report.numbers import DASH, format_bytes, format_interval
+from stopwav.report.numbers import DASH, format_bytes, format_interval, missing
 from stopwav.report.plain import plain
 from stopwav.report.provenance import fingerprint
 from stopwav.stats import Estimate
@@ -52,7 +52,7 @@ def _cell(metrics: Mapping[str, Estimate], name: str, scale: float, most: int) -
     estimate = metrics.get(name)
     if estimate is None or estimate.value is None:
         note = "nothing was measured" if estimate is None else escape(plain(estimate.note))
-        return f'<td data-sort="" title="{note}">{DASH}</td>'
+        return f'<td data-sort="" title="{note}">{DASH if estimate is None else missing(estimate)}</td>'
     text = format_bytes(estimate.value) if estimate.unit == "B" else format_interval(estimate, scale, most)
     return f'<td data-sort="{estimate.value!r}">{escape(text)}</td>'
 

@@ -118,10 +118,14 @@ CHUNKS = {
     "algorithmic_latency_mean": _seconds(
         "algorithmic latency, mean", "chunk / 2 + look-ahead: the mean wait on an infinitely fast machine."
     ),
+    "longest_wait": _spread(
+        "longest wait",
+        "algorithmic latency + chunk lag: from the first sample of a chunk spoken to its work done, with look-ahead.",
+    ),
     "sum_of_p95s": _seconds(
         "sum of P95s",
-        "algorithmic latency + P95 of features, of copy and of inference: an upper bound and not a percentile, for "
-        "comparison with older reports.",
+        "algorithmic latency + P95 of features, of copy and of inference: an upper bound where nothing queues, and "
+        "not a percentile; for comparison with older reports.",
     ),
 }
 

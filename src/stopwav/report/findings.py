@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopwav.record import Result
+from stopwav.record import UNTRAINED, Result
 from stopwav.report.numbers import format_value
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
@@ -36,6 +36,8 @@ def _pace(result: Result) -> str:
 
 
 def _appears(p50: Estimate, p95: Estimate) -> str:
+    if p50.note == UNTRAINED:
+        return f"{UNTRAINED}: no words to time"
     if p50.value is None:
         return f"how long a word takes to appear cannot be said ({plain(p50.note)})"
     tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""

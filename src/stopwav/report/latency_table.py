@@ -11,9 +11,9 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from stopwav.record import Result
+from stopwav.record import UNTRAINED, Result
 from stopwav.report.findings import latency_finding
-from stopwav.report.numbers import format_bytes, format_interval, format_value
+from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
 
@@ -36,6 +36,9 @@ class Row:
     scale: float = 1.0
     decimals: int = 2
 
+
+# The lines of the classic analysis of a streaming transducer, with what they mean; for engines that mark its stages.
+OLDER = "As older reports add it up, ms"
 
 SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     (
@@ -72,7 +75,6 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("chunk lag, P50, ms", "chunk_lag_p50", 1e3),
             Row("chunk lag, P95, ms", "chunk_lag_p95", 1e3),
             Row("chunk lag, P99, ms", "chunk_lag_p99", 1e3),
-            Row("sum of P95s, ms (an upper bound)", "sum_of_p95s", 1e3),
             Row("peak memory", "peak_host_bytes"),
         ),
     ),
@@ -83,12 +85,45 @@ SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("changes, per 100 final words", "upwr", 100),
         ),
     ),
+    (
+        OLDER,
+        (
+            Row("ALGO: chunk + look-ahead", "algorithmic_latency", 1e3),
+            Row("P95 INF: inference", "inference_p95", 1e3),
+            Row("P95 FEAT: features", "features_p95", 1e3),
+            Row("P95 COPY: to the device (MEM)", "copy_p95", 1e3),
+            Row("total: upper bound, no queue", "sum_of_p95s", 1e3),
+            Row("real-time factor, audio once", "rtf", decimals=4),
+            Row("ours: ALGO + chunk lag, P95", "longest_wait_p95", 1e3),
+        ),
+    ),
 )
 
 
-def print_latency(results: Sequence[Result], console: Console, *, every_metric: bool = False) -> None:
-    """Print the tables, the cautions and a sentence per engine."""
-    measured = [result for result in results if result.metrics]
+def lines_of(results: Sequence[Result]) -> Iterator[tuple[str, list[Row]]]:
+    """The headings with the lines that say something about some engine; a heading without any is left out."""
+    for heading, rows in SECTIONS:
+        told = [row for row in rows if _is_told(row, heading, results)]
+        if told:
+            yield heading, told
+
+
+def _is_told(row: Row, heading: str, results: Sequence[Result]) -> bool:
+    """Whether a line is worth its place: a part that is zero for every engine (no look-ahead, no copy) is not."""
+    if heading == OLDER:
+        return any({"features_p95", "inference_p95"} <= result.metrics.keys() for result in results)
+    estimates = [result.metrics[row.metric] for result in results if row.metric in result.metrics]
+    # Once is enough to say that texts mean nothing: where the errors would stand.
+    if row.metric != "wer" and all(one.note == UNTRAINED for one in estimates):
+        return False
+    return any(one.value != 0 or one.high for one in estimates)
+
+
+def print_latency(
+    results: Sequence[Result], console: Console, *, every_metric: bool = False, shown: int | None = None
+) -> None:
+    """Print the tables, the cautions and a sentence per engine; of `shown` engines only, unless every metric is."""
+    measured = [result for result in results[: None if every_metric else shown] if result.metrics]
     if every_metric:
         for result in measured:
             console.print(_every_metric(result))
@@ -97,7 +132,7 @@ def print_latency(results: Sequence[Result], console: Console, *, every_metric: 
             console.print(_table(group, console.width))
     _print_dashes(measured, console)
     print_cautions(results, console)
-    for result in results:
+    for result in results[:shown]:
         console.print(Text(latency_finding(result), style="bold"))
 
 
@@ -122,7 +157,7 @@ def _spare(results: Sequence[Result], width: int) -> int:
 def _widest(result: Result, columns: int) -> int:
     """How wide the widest cell of an engine's column is."""
     rows = [row for _, rows in SECTIONS for row in rows]
-    return max(NARROWEST, *(cell_len(_cell(result.metrics[row.metric], row, columns)) for row in rows))
+    return max(NARROWEST, *(cell_len(_cell(result, row, columns)) for row in rows))
 
 
 def _table(results: Sequence[Result], width: int) -> Table:
@@ -132,14 +167,12 @@ def _table(results: Sequence[Result], width: int) -> Table:
     for result in results:
         room = _widest(result, len(results)) + spare
         table.add_column(_heading(result.name, room), justify="right", no_wrap=True)
-    for index, (heading, rows) in enumerate(SECTIONS):
+    for index, (heading, rows) in enumerate(lines_of(results)):
         if index:
             table.add_row()
         table.add_row(Text(heading, style="bold"))
         for row in rows:
-            if any(_matters(result.metrics[row.metric]) for result in results):
-                cells = [Text(_cell(result.metrics[row.metric], row, len(results))) for result in results]
-                table.add_row(f"  {row.label}", *cells)
+            table.add_row(f"  {row.label}", *(Text(_cell(result, row, len(results))) for result in results))
     return table
 
 
@@ -163,12 +196,10 @@ def _title(result: Result) -> Text:
     )
 
 
-def _matters(estimate: Estimate) -> bool:
-    """A part that is zero for every engine (no look-ahead, no copy) has no line."""
-    return estimate.value != 0 or bool(estimate.high)
-
-
-def _cell(estimate: Estimate, row: Row, columns: int) -> str:
+def _cell(result: Result, row: Row, columns: int) -> str:
+    estimate = result.metrics.get(row.metric)
+    if estimate is None:
+        return DASH
     if estimate.unit == "B":
         return format_bytes(estimate.value) if estimate.value is not None else format_value(estimate)
     return (format_interval if columns <= MOST_WITH_INTERVALS else format_value)(estimate, row.scale, row.decimals)
@@ -191,18 +222,28 @@ def _every_metric(result: Result) -> Table:
 
 def _print_dashes(results: Sequence[Result], console: Console) -> None:
     """Why numbers or intervals of the table are missing, each reason once."""
-    reasons: dict[str, list[str]] = {}
-    for _, rows in SECTIONS:
-        for row in rows:
-            for result in results:
-                estimate = result.metrics[row.metric]
-                silent = estimate.value is None or (estimate.low is None and row.metric != "sum_of_p95s")
-                if silent and estimate.note and row.label not in reasons.setdefault(estimate.note, []):
-                    reasons[estimate.note].append(row.label)
+    reasons = reasons_of(results)
     for note, labels in reasons.items():
         console.print(Text(f"–  {plain(note)}: {'; '.join(labels)}", style="dim"))
     if reasons:
         console.print()
+
+
+def reasons_of(results: Sequence[Result]) -> dict[str, list[str]]:
+    """The notes on numbers and intervals that are missing from the table, each with the lines it is about."""
+    reasons: dict[str, dict[str, None]] = {}
+    for _, rows in lines_of(results):
+        for row in rows:
+            for estimate in (result.metrics.get(row.metric) for result in results):
+                if estimate is not None and _is_missed(estimate, row):
+                    reasons.setdefault(estimate.note, {})[row.label] = None
+    return {note: list(labels) for note, labels in reasons.items()}
+
+
+def _is_missed(estimate: Estimate, row: Row) -> bool:
+    # What is so by definition has no interval, and `untrained` stands in the table itself.
+    by_definition = estimate.value is not None and row.metric in ("sum_of_p95s", "algorithmic_latency")
+    return estimate.low is None and estimate.note not in ("", UNTRAINED) and not by_definition
 
 
 def print_cautions(results: Sequence[Result], console: Console) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from stopwav.record import Record, Result
 from stopwav.report.findings import latency_finding
-from stopwav.report.latency_table import SECTIONS, Row
+from stopwav.report.latency_table import Row, lines_of, reasons_of
 from stopwav.report.numbers import format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.report.provenance import machine_line, measured_line
@@ -65,13 +65,10 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _key_metrics(results: Sequence[Result]) -> str:
     rows: list[list[str]] = []
-    for heading, lines in SECTIONS:
+    for heading, lines in lines_of(results):
         rows.append([f"**{escape(heading)}**", *[""] * len(results)])
         for line in lines:
-            estimates = [result.metrics.get(line.metric) for result in results]
-            # A part that is zero for every engine has no line, as in the terminal.
-            if any(one is not None and (one.value != 0 or one.high) for one in estimates):
-                rows.append([escape(line.label), *(_cell(one, line) for one in estimates)])
+            rows.append([escape(line.label), *(_cell(result.metrics.get(line.metric), line) for result in results)])
     return table(["", *(escape(result.name, LONGEST_NAME) for result in results)], rows)
 
 
@@ -97,11 +94,7 @@ def _every_metric(results: Sequence[Result]) -> str:
 
 def _missing(results: Sequence[Result]) -> str:
     """Why numbers of the table or their intervals are missing, each reason once."""
-    reasons: dict[str, dict[str, None]] = {}
-    for line in (line for _, lines in SECTIONS for line in lines):
-        for estimate in (result.metrics.get(line.metric) for result in results):
-            if estimate is not None and estimate.note and estimate.low is None and line.metric != "sum_of_p95s":
-                reasons.setdefault(estimate.note, {})[line.label] = None
+    reasons = reasons_of(results)
     if not reasons:
         return ""
     lines = [f"- {escape(note)}: {escape('; '.join(labels))}" for note, labels in reasons.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from stopwav.record import UNTRAINED
 from stopwav.stats import Estimate
 
 DASH = "–"
@@ -23,8 +24,13 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
     What stands before the point is written in full: a rounded 1240 looks like a counted one.
     """
     if estimate.value is None:
-        return DASH
+        return missing(estimate)
     return format_number(estimate.value * scale, _decimals(estimate, scale, most))
+
+
+def missing(estimate: Estimate) -> str:
+    """What stands in the place of a number that is not there: a dash, or the word that says it all."""
+    return UNTRAINED if estimate.note == UNTRAINED else DASH
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from stopwav.stats.bootstrap import paired_ratio_difference, paired_ratio_p_value
 from stopwav.stats.estimate import Estimate
 from stopwav.stats.intervals import t_quantile
-from stopwav.stats.ratio import unpaired_log_ratio
+from stopwav.stats.ratio import paired_log_ratio, unpaired_log_ratio
 from stopwav.stats.verdict import decide
 
 Sort = Literal["time", "size", "errors"]
@@ -79,9 +79,14 @@ def answer_all(questions: Sequence[Question], confidence: float = CONFIDENCE) ->
     return changes
 
 
-def ask_ratio(metric: str, unit: str, sort: Sort, a: ArrayLike, b: ArrayLike, threshold: float) -> Question:
-    """The question whether b / a is off by more than the threshold, from values of rounds of two separate runs."""
-    ratio = unpaired_log_ratio(a, b)
+def ask_ratio(
+    metric: str, unit: str, sort: Sort, a: ArrayLike, b: ArrayLike, threshold: float, *, paired: bool = False
+) -> Question:
+    """The question whether b / a is off by more than the threshold, from values of rounds.
+
+    Of two separate runs, or, where they are `paired`, of one run in which round i of a stood beside round i of b.
+    """
+    ratio = (paired_log_ratio if paired else unpaired_log_ratio)(a, b)
 
     def location(values: ArrayLike) -> float | None:
         return None if ratio.mean is None else float(np.exp(np.log(np.asarray(values, dtype=float)).mean()))
@@ -104,6 +109,7 @@ def ask_ratio(metric: str, unit: str, sort: Sort, a: ArrayLike, b: ArrayLike, th
             n=found.n,
             p_value=found.p_value,
             more_rounds=found.more_rounds,
+            paired=paired,
             note=found.note,
         )
 

@@ -20,6 +20,8 @@ Kind = Literal["faster", "slower", "same", "small difference", "undecided"]
 DEFAULT_THRESHOLD = 0.01  # a change of less than 1 % is of no concern to most people
 _COMPARISON_ROUNDS = 10  # what a comparison takes by default; asked for where there is no spread to plan from
 _MAX_ROUNDS = 1000  # more than anyone will run: the difference then sits on the threshold, and the note says so
+_WIDEST = math.log(100)  # a ratio known to a factor of a hundred either way is not known; its ends soon overflow
+_TOO_WIDE = "rounds differ too much for an interval: more of them, or a quieter machine"
 _POWER_Z = NormalDist().inv_cdf(0.8)  # the rounds asked for decide in 80 % of cases, not in every other case
 
 
@@ -87,6 +89,8 @@ def decide(ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: fl
         more = _more_rounds(ratio, edge, confidence)
         note = note if more is not None else "too close to the threshold for any number of rounds to decide"
     p_value = ratio.p_value()
+    if half > _WIDEST:
+        return Verdict(kind, value, None, None, confidence, threshold, ratio.n, more, p_value, ratio.paired, _TOO_WIDE)
     ends = (math.exp(low), math.exp(high))
     return Verdict(kind, value, *ends, confidence, threshold, ratio.n, more, p_value, ratio.paired, note)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.record import Record
+from stopwav.record import UNTRAINED, Record
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.comparable import engines_of, obstacles, remarks, visible
@@ -178,9 +178,16 @@ def _questions(a: Side, b: Side, utterances: Sequence[str], limits: Mapping[str,
             questions.append(ask_nothing(metric.name, metric.unit, limit, values_b.reason))
         else:
             questions.append(ask_ratio(metric.name, metric.unit, metric.sort, values_a, values_b, limit))
+    return [*questions, ask_wer(a, b, utterances, limits[WER])]
+
+
+def ask_wer(a: Side, b: Side, utterances: Sequence[str], limit: float) -> Question:
+    """The question whether the word error rate is another, paired by utterance."""
+    if a.untrained or b.untrained:
+        return ask_nothing(WER, "", limit, UNTRAINED)
     errors_a, words = errors_by_utterance(a, utterances)
     errors_b, _ = errors_by_utterance(b, utterances)
-    return [*questions, ask_errors(WER, errors_a, errors_b, words, limits[WER])]
+    return ask_errors(WER, errors_a, errors_b, words, limit)
 
 
 def _remarks_on_cells(sides: Mapping[str, tuple[Side, Side]], cells: Sequence[Cell]) -> list[str]:

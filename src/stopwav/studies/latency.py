@@ -23,6 +23,14 @@ DEFAULT_FOLDER = Path("stopwav-runs")
 Progress = Callable[[str, int, int], None]
 
 
+class TriedKnob(BaseModel, extra="forbid"):
+    """A setting that an engine offers to try: the engine with it, or why it is not tried."""
+
+    setting: str
+    engine: str | None = None
+    unavailable: str = ""
+
+
 class LatencySpec(BaseModel, extra="forbid"):
     """What is asked for; two runs with equal specs measure the same thing."""
 
@@ -36,6 +44,8 @@ class LatencySpec(BaseModel, extra="forbid"):
     # Seconds an engine may take for one utterance, beyond the audio's length where it is paced, before it is killed.
     time_limit_s: float = Field(default=60.0, gt=0)
     seed: int = 0
+    # Where the other engines are the first one with one setting exchanged each: which settings there are.
+    knobs: list[TriedKnob] | None = None
 
 
 def latency(
@@ -54,7 +64,7 @@ def latency(
     progress: Progress | None = None,
 ) -> Record:
     """The record of a latency run: every engine streams every utterance, in `rounds` fresh processes each."""
-    spec = _spec(
+    spec = make_spec(
         engines=list(engines),
         corpus=str(corpus),
         words=None if words is None else str(words),
@@ -65,15 +75,21 @@ def latency(
         time_limit_s=time_limit_s,
         seed=seed,
     )
+    return measure_latency(spec, Path(save), resume, progress)
+
+
+def measure_latency(spec: LatencySpec, save: Path, resume: bool, progress: Progress | None) -> Record:
+    """The record of the run that a spec asks for: a new one, or an unfinished one gone on with."""
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, Path(save), resume, report) as record:
+    with _open_record(spec, save, resume, report) as record:
         if not record.complete:
             _run(spec, record, report)
             record.finish()
     return record
 
 
-def _spec(**fields: Any) -> LatencySpec:
+def make_spec(**fields: Any) -> LatencySpec:
+    """The spec, or an error that names the option with a wrong value."""
     try:
         return LatencySpec(**fields)
     except ValidationError as error:
@@ -84,7 +100,8 @@ def _spec(**fields: Any) -> LatencySpec:
 
 def _open_record(spec: LatencySpec, folder: Path, resume: bool, report: Progress) -> Record:
     if resume:
-        same = (run for run in runs_in(folder, "latency") if run.header.spec == spec.model_dump())
+        # Runs from before settings could be tried do not say that they tried none.
+        same = (run for run in runs_in(folder, "latency") if {"knobs": None, **run.header.spec} == spec.model_dump())
         found = next(same, None)
         if found is not None:
             return found if found.complete else Record.resume(found.path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from stopwav.speech.latency import WATERFALL, stage_seconds
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.latency import engine_names, utterance_from_json
 from stopwav.studies.latency_results import Stream, streams_of
+from stopwav.studies.untrained import is_untrained
 
 # Bars of a histogram: narrower than a P50 mark's label, wide enough that 100 chunks still show a shape.
 BINS = 40
@@ -51,6 +53,10 @@ def latency_view(record: Record) -> dict[str, Any]:
     for piece in record.pieces:
         by_engine.setdefault(str(piece.key[2]), []).append(piece)
     streams = {name: streams_of(by_engine[name], utterances) for name in names}
+    for name in names:
+        if is_untrained(by_engine[name]):
+            # Words that random weights happened to write were not waited for.
+            streams[name] = [replace(stream, delays=[]) for stream in streams[name]]
     return {
         "engines": names,
         "distributions": _distributions(streams),

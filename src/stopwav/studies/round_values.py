@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from stopwav.record import Piece, Record
+from stopwav.record import UNTRAINED, Piece, Record
 from stopwav.speech.corpus import Utterance
-from stopwav.speech.latency import final_latency
+from stopwav.speech.latency import algorithmic_latency, final_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.stats.change import Sort
 from stopwav.studies.latency import utterance_from_json
 from stopwav.studies.latency_results import Stream, streams_of
+from stopwav.studies.untrained import is_untrained, rests_on_text
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Side:
     utterances: dict[str, Utterance]
     # Rounds that stopped before their last utterance; they are not used.
     torn: int
+    # Whether the engine's weights are random, so that nothing that rests on its texts has a value.
+    untrained: bool = False
 
     @property
     def sound(self) -> set[str]:
@@ -72,11 +75,14 @@ def side_of(record: Record, name: str) -> Side:
         processes=[piece for piece in processes if piece.key[1] in whole],
         utterances=utterances,
         torn=len(by_round) - len(whole),
+        untrained=is_untrained(processes),
     )
 
 
 def values_by_round(side: Side, metric: Metric, utterances: set[str]) -> list[float] | Missing:
     """The metric's value in each round over the given utterances, or why it has none; all are above zero."""
+    if side.untrained and rests_on_text(metric.name):
+        return Missing(UNTRAINED)
     found = _of_processes(side.processes, metric.name)
     if metric.of_streams is not None:
         found = _of_rounds(side, metric.of_streams, utterances)
@@ -151,6 +157,11 @@ def _chunk_lags(stream: Stream) -> Iterable[float | None]:
     return (chunk.lag_s for chunk in stream.trace.chunks[:-1])
 
 
+def _longest_waits(stream: Stream) -> Iterable[float | None]:
+    longest_s, _ = algorithmic_latency(stream.trace.chunk_s, stream.trace.lookahead_s)
+    return (longest_s + chunk.lag_s for chunk in stream.trace.chunks[:-1])
+
+
 WER = "wer"
 # What a listener feels, what the machine does, what it holds. Few on purpose: every further metric makes each verdict
 # stricter, and service, queue and stages all show in chunk lag and real-time factor.
@@ -166,3 +177,9 @@ METRICS = (
     Metric("peak_host_bytes", "B", "size"),
 )
 METRIC_NAMES = (*(metric.name for metric in METRICS), WER)
+# What settings of one engine are compared by: the wait with the algorithm's own part, which `diff` need not ask for,
+# as runs with other chunks are not comparable there.
+WAITS = (
+    Metric("longest_wait_p95", "s", "time", _percentile(0.95, _longest_waits)),
+    Metric("longest_wait_p50", "s", "time", _percentile(0.50, _longest_waits)),
+)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from stopwav.record import Piece
+from stopwav.record import UNTRAINED, Piece
 from stopwav.stats import Estimate
 
-UNTRAINED = "untrained"
 # How the names begin of what depends on which words were recognised, and when the model chose to write them.
 _OF_TEXT = (
     "word",
@@ -26,7 +25,8 @@ _LAGGING = {"al", "laal", "dal", "al_ca", "laal_ca", "dal_ca"}
 
 def is_untrained(pieces: Sequence[Piece]) -> bool:
     """Whether an engine says that its weights are random; runs from before there was that word are of trained ones."""
-    return any(piece.data["engine"].get("untrained", False) for piece in pieces if piece.key[0] == "load")
+    loads = (piece.data for piece in pieces if piece.key[0] == "load")
+    return any(data.get("engine", {}).get("untrained", False) for data in loads)
 
 
 def without_text(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:

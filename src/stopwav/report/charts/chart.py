@@ -43,7 +43,8 @@ def theme() -> dict[str, Any]:
         "aria": False,
         "view": {"stroke": None},
         "axis": {**quiet, **text, "gridColor": ink("line"), "titleFontWeight": "normal", "labelOverlap": "greedy"},
-        "legend": {**text, "orient": "bottom", "title": None, "labelLimit": 240},
+        # Two names of that length fit the width of a file.
+        "legend": {**text, "orient": "bottom", "title": None, "labelLimit": 240, "columns": 2},
     }
 
 

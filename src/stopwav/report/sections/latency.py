@@ -9,8 +9,9 @@ from stopwav.record import Result
 from stopwav.report.assets import pack, template
 from stopwav.report.charts import Chart, latency_charts
 from stopwav.report.charts.palette import engine_ink
+from stopwav.report.explanation import HEADINGS, explanation_finding, label, notes, row
 from stopwav.report.findings import latency_finding
-from stopwav.report.latency_table import SECTIONS, Row
+from stopwav.report.latency_table import Row, lines_of
 from stopwav.report.plain import plain
 from stopwav.report.sections.cautions import Footnote, footnotes
 from stopwav.report.sections.number import Number, number
@@ -52,13 +53,31 @@ def render_section(section: Section, prefix: str) -> Part:
         first=_typical(timelines),
         batch=BATCH,
         details=[_engine_details(result) for result in results],
+        explained=_explained(section),
     )
     blobs = {
         f"{prefix}timeline-{start // BATCH}": pack([_timeline(t) for t in timelines[start : start + BATCH]])
         for start in range(0, len(timelines), BATCH)
     }
     findings = [latency_finding(result) for result in results]
+    if section.explanation is not None:
+        # Each setting has its line in the table of the explanation.
+        findings = [*findings[:1], explanation_finding(section.explanation)]
     return Part(findings, html, {ids[name]: chart for name, chart in charts.items()}, blobs)
+
+
+def _explained(section: Section) -> dict[str, Any] | None:
+    """The table of what would help, where settings were tried."""
+    found = section.explanation
+    if found is None:
+        return None
+    return {
+        "base": plain(found.base, 100),
+        "headings": HEADINGS,
+        "rows": [row(gain) for gain in found.gains],
+        "label": label(found),
+        "notes": [plain(note) for note in notes(found)],
+    }
 
 
 def _is_spread(name: str) -> bool:
@@ -79,18 +98,9 @@ def _tables(results: Sequence[Result]) -> list[tuple[str, list[tuple[str, list[N
     """The tables of the terminal: a heading, and rows of a label with a number per engine."""
     notes = footnotes(results)
     return [
-        (
-            heading,
-            [(row.label, [_cell(result, row, notes) for result in results]) for row in rows if _told(row, results)],
-        )
-        for heading, rows in SECTIONS
+        (heading, [(row.label, [_cell(result, row, notes) for result in results]) for row in rows])
+        for heading, rows in lines_of(results)
     ]
-
-
-def _told(row: Row, results: Sequence[Result]) -> bool:
-    """A part that is zero for every engine (no look-ahead, no copy) has no line."""
-    estimates = [result.metrics[row.metric] for result in results if row.metric in result.metrics]
-    return any(estimate.value != 0 or estimate.high for estimate in estimates)
 
 
 def _cell(result: Result, row: Row, notes: Sequence[Footnote]) -> Number:

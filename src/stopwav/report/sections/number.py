@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stopwav.record import Result
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
+from stopwav.report.numbers import format_bytes, format_interval, format_value, missing
 from stopwav.report.plain import plain
 from stopwav.report.sections.cautions import Footnote
 from stopwav.stats import Estimate
@@ -32,7 +32,8 @@ def number(
     result: Result, metric: str, notes: Sequence[Footnote] = (), scale: float = 1.0, decimals: int = 2
 ) -> Number:
     """The cell of a metric of a result; a dash with its reason where there is no value."""
-    estimate = result.metrics.get(metric) or Estimate(None, note=f"not measured: {result.status}")
+    why = f"not measured: {result.status}" if not result.metrics else "the engine marks no such stage"
+    estimate = result.metrics.get(metric) or Estimate(None, note=why)
     touching = tuple(note for note in notes if note.touches(result.name, metric))
     value = _text(estimate, scale, decimals)
     between = format_interval(estimate, scale, decimals).partition(" ")[2] if estimate.unit != "B" else ""
@@ -50,7 +51,7 @@ def number(
 
 def _text(estimate: Estimate, scale: float, decimals: int) -> str:
     if estimate.value is None:
-        return DASH
+        return missing(estimate)
     if estimate.unit == "B":
         return format_bytes(estimate.value)
     if estimate.unit == "bool":

@@ -8,6 +8,7 @@ from typing import Any
 
 from stopwav.record import Record, Result
 from stopwav.report.charts import Chart
+from stopwav.stats.gain import Explanation
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Section:
     record: Record
     results: Sequence[Result]
     view: Mapping[str, Any]
+    # What settings of the first engine gain, where the others are it with a setting exchanged.
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True)

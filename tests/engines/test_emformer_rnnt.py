@@ -1,0 +1,185 @@
+"""The Emformer RNN-T as an engine, with random weights, on the bundled speech."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stopwav.engines.emformer_rnnt import EmformerRnnt
+from stopwav.engines.registry import make
+from stopwav.measure.clock import WallClock
+from stopwav.models.logmel import LogMel
+from stopwav.speech.audio import Audio, load
+from stopwav.speech.corpus import load_corpus
+
+CHUNK = 2560
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """One thread: on a busy machine two wait for each other at every product."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def engine() -> EmformerRnnt:
+    """A narrow beam is enough for what is asked here, and four times as quick."""
+    made = make("emformer-rnnt,beam=3")
+    assert isinstance(made, EmformerRnnt)
+    return made
+
+
+@pytest.fixture(scope="module")
+def audios() -> list[Audio]:
+    """Three short pieces of speech, of lengths that no segment and no frame divides."""
+    utterances = load_corpus("bundled").utterances[:3]
+    lengths = (20_003, 31_999, 14_777)
+    return [
+        Audio(load(utterance.path, 16_000).samples[:length], 16_000)
+        for utterance, length in zip(utterances, lengths, strict=True)
+    ]
+
+
+def stream(engine: EmformerRnnt, audio: Audio, size: int = CHUNK) -> list[str]:
+    session = engine.open()
+    texts = []
+    for start in range(0, len(audio.samples), size):
+        texts += [hypothesis.text for hypothesis in session.push(audio.samples[start : start + size])]
+    return texts + [hypothesis.text for hypothesis in session.finish()]
+
+
+def test_the_engine_says_what_it_is(engine: EmformerRnnt) -> None:
+    info = engine.info
+    assert (info.name, info.model, info.precision, info.device) == ("emformer-rnnt", "random weights", "float32", "cpu")
+    assert info.parameters == 76_738_049
+    assert info.chunk_s == pytest.approx(0.16)
+    assert info.lookahead_s == pytest.approx(0.04)
+    assert info.untrained
+    assert info.version == f"torch {torch.__version__}"
+
+
+def test_random_weights_emit_symbols_as_often_as_speech_has_them(engine: EmformerRnnt) -> None:
+    assert len(engine.info.notes) == 1
+    said = re.search(r"random weights: .* (\d+\.\d) symbols a second", engine.info.notes[0])
+    assert said
+    # The utterances of the calibration, streamed: the rate is a staircase in the bias, so the bounds are the issue's.
+    utterances = load_corpus("bundled").utterances[:2]
+    whole = [load(utterance.path, 16_000) for utterance in utterances]
+    symbols = sum(len(stream(engine, audio)[-1].split()) for audio in whole)
+    seconds = sum(len(audio.samples) for audio in whole) / 16_000
+    assert 3 <= symbols / seconds <= 4
+    assert symbols / seconds == pytest.approx(float(said[1]), abs=0.5)
+
+
+def test_streaming_and_transcribing_give_the_same_text(engine: EmformerRnnt, audios: list[Audio]) -> None:
+    streamed = [stream(engine, audio)[-1] for audio in audios]
+    assert all(streamed)
+    assert engine.transcribe(audios) == streamed
+    assert [engine.transcribe([audio])[0] for audio in audios] == streamed
+
+
+@pytest.mark.parametrize("size", [400, 100_000])
+def test_how_the_audio_is_cut_does_not_change_the_text(engine: EmformerRnnt, audios: list[Audio], size: int) -> None:
+    assert stream(engine, audios[2], size)[-1] == stream(engine, audios[2])[-1]
+
+
+def test_50_streams_at_once_give_the_texts_of_one_after_another(engine: EmformerRnnt, audios: list[Audio]) -> None:
+    length = 3 * CHUNK // 2
+    pieces = [audios[index % 3].samples[200 * index :][:length] for index in range(50)]
+    one_by_one = [stream(engine, Audio(piece, 16_000)) for piece in pieces]
+    assert len({texts[-1] for texts in one_by_one if texts}) > 5
+    sessions = [engine.open() for _ in pieces]
+    together: list[list[str]] = [[] for _ in pieces]
+    for start in range(0, length, CHUNK):
+        for session, piece, texts in zip(sessions, pieces, together, strict=True):
+            texts += [hypothesis.text for hypothesis in session.push(piece[start : start + CHUNK])]
+    for session, texts in zip(sessions, together, strict=True):
+        texts += [hypothesis.text for hypothesis in session.finish()]
+    assert together == one_by_one
+
+
+def test_a_stream_that_broke_off_does_not_spoil_the_next(engine: EmformerRnnt, audios: list[Audio]) -> None:
+    whole = stream(engine, audios[2])
+    engine.open().push(audios[1].samples[: 3 * CHUNK])
+    assert stream(engine, audios[2]) == whole
+
+
+@pytest.mark.parametrize("length", [0, 1, 160, 201, CHUNK - 1])
+def test_a_very_short_stream_is_no_crash(engine: EmformerRnnt, length: int) -> None:
+    audio = Audio(np.zeros(length, np.float32), 16_000)
+    texts = stream(engine, audio)
+    assert engine.transcribe([audio]) == [texts[-1] if texts else ""]
+
+
+def test_every_push_of_one_segment_computes_one_segment(engine: EmformerRnnt, audios: list[Audio]) -> None:
+    session = engine.open()
+    for start in range(0, 6 * CHUNK, CHUNK):
+        chunk = audios[1].samples[start : start + CHUNK]
+        timing = WallClock().time(lambda chunk=chunk: session.push(chunk))
+        paths = [span.path for span in timing.spans]
+        assert sorted(paths) == ["features", "inference", "inference/encoder", "inference/search", "post"]
+    session.finish()
+
+
+def test_other_contexts_are_other_waits(audios: list[Audio]) -> None:
+    other = make("emformer-rnnt,beam=2,segment=8,right_context=0")
+    assert isinstance(other, EmformerRnnt)
+    assert other.info.chunk_s == pytest.approx(0.08)
+    assert other.info.lookahead_s == 0
+    streamed = [(stream(other, audio, 1280) or [""])[-1] for audio in audios]
+    assert any(streamed)
+    assert other.transcribe(audios) == streamed
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_fewer_bits_stream_too(audios: list[Audio], dtype: str) -> None:
+    other = make(f"emformer-rnnt,beam=2,dtype={dtype}")
+    assert isinstance(other, EmformerRnnt)
+    assert other.info.precision == dtype
+    texts = stream(other, audios[1])
+    assert texts
+    assert stream(other, audios[1]) == texts
+    if dtype == "int8":
+        assert other.transcribe([audios[1]]) == texts[-1:]
+
+
+def statistics_of_the_calibration() -> dict[str, list[float]]:
+    """What random weights normalise their features by: the first two utterances."""
+    utterances = load_corpus("bundled").utterances[:2]
+    features = torch.cat([LogMel()(torch.from_numpy(load(one.path, 16_000).samples)) for one in utterances])
+    return {"mean": features.mean(0).tolist(), "invstddev": (1 / features.std(0)).tolist()}
+
+
+def test_a_checkpoint_gives_the_texts_of_the_model_it_came_from(
+    engine: EmformerRnnt, audios: list[Audio], tmp_path: Path
+) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    words = np.random.default_rng(0).integers(97, 123, (12_000, 6), dtype=np.uint8).view("S6").astype(str).ravel()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(" ".join(words[index : index + 6]) for index in range(0, len(words), 6)),
+        model_prefix=str(tmp_path / "spm"),
+        vocab_size=4096,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    # Nothing public hands out the weights.
+    torch.save(engine._model.state_dict(), tmp_path / "model.pt")
+    (tmp_path / "stats.json").write_text(json.dumps(statistics_of_the_calibration()))
+    files = f"tokenizer={tmp_path / 'spm.model'},stats={tmp_path / 'stats.json'}"
+    trained = make(f"emformer-rnnt:{tmp_path / 'model.pt'},{files},beam=3")
+    assert isinstance(trained, EmformerRnnt)
+    assert not trained.info.untrained
+    assert trained.info.notes == ()
+    assert trained.info.model == "model.pt"
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    for audio in audios:
+        symbols = [int(word.removeprefix("piece")) for word in stream(engine, audio)[-1].split()]
+        assert symbols
+        assert stream(trained, audio)[-1] == pieces.decode(symbols)

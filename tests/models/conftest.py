@@ -1,0 +1,20 @@
+"""What the tests of the networks share: settings of the libraries beneath them."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from stopwav.models.weights import keep_off_tiles
+
+# oneDNN reads its settings when it is first used, which may be in any test.
+keep_off_tiles()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """One thread: products as small as most of these wait for the second longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
