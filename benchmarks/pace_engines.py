@@ -1,4 +1,4 @@
-"""Two engines with the same work in every chunk, for `benchmarks/pace.py`: one lives in the core's own cache, one does not.
+"""Two engines with the same work in every chunk, for `benchmarks/pace.py`: one fits in the core's cache, one does not.
 
     python benchmarks/pace.py benchmarks/pace_engines.py:Small
     python benchmarks/pace.py benchmarks/pace_engines.py:Large

@@ -158,7 +158,7 @@ def test_predictor_and_joiner_are_alike(pair: Pair) -> None:
     for _ in range(10):
         symbols = torch.randint(0, 4096, (6,), generator=source).to(pair.device)
         encodings = torch.randn(6, 1024, generator=source).to(pair.device)
-        found, ours_state = predictor(symbols, ours_state)
+        found, ours_state = predictor(symbols, ours_state, predictor.pasts(ours_state))
         ones = torch.ones_like(symbols)
         expected, _, their_state = pair.theirs.predict(symbols[:, None], ones, their_state)
         close(found, expected[:, 0])

@@ -92,7 +92,7 @@ def test_the_steps_of_search_are_the_predictor_and_the_joiner(kind: type) -> Non
     for seed in range(4):
         symbols = torch.randint(0, 11, (5,), generator=torch.Generator().manual_seed(seed))
         expected, states = predictor(symbols, states)
-        found, stepped = predictor_step(symbols, stepped)
+        found, stepped = predictor_step(symbols, stepped, predictor_step.pasts(stepped))
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(stepped, states, atol=1e-5, rtol=1e-5)
         encodings = torch.randn(5, 24)

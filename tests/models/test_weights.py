@@ -50,16 +50,13 @@ def test_8_bits_of_a_row_of_zeros_are_zeros() -> None:
 
 
 @pytest.mark.parametrize("kind", [DenseLinear, PackedLinear])
-def test_joined_layers_are_their_results_in_a_row_or_their_sum(kind: type[Linear]) -> None:
+def test_joined_layers_are_their_results_in_a_row(kind: type[Linear]) -> None:
     torch.manual_seed(0)
     first, second = torch.nn.Linear(16, 8), torch.nn.Linear(16, 24)
-    x, y = drawn(5, 16, seed=1), drawn(5, 16, seed=2)
+    x = drawn(5, 16, seed=1)
     torch.testing.assert_close(
         joined(kind, first, second)(x), torch.cat([first(x), second(x)], 1).detach(), atol=1e-5, rtol=1e-5
     )
-    left, right = torch.nn.Linear(16, 8, bias=False), torch.nn.Linear(16, 8, bias=False)
-    added = joined(kind, left, right, side_by_side=True)(torch.cat([x, y], 1))
-    torch.testing.assert_close(added, (left(x) + right(y)).detach(), atol=1e-5, rtol=1e-5)
 
 
 def test_the_kind_of_layer_follows_device_and_precision() -> None:

@@ -1,15 +1,16 @@
 """What may follow each text in each frame: predictor and joiner over all hypotheses of a step at once.
 
 Two things are never computed twice. The prediction of a text does not depend on the audio, so it is kept for as long as
-the search may come back to it. And a text that is scored in one frame is scored in the remaining frames of the segment
-with it: a text mostly stays in the beam, the joiner's weights are read once in place of four times, and a device is
-waited for once.
+the search may come back to it, and so is what it brings into the texts that grow from it. And a text that is scored in
+one frame is scored in the remaining frames of the segment too: it mostly stays in the beam, the joiner's weights are
+read once in place of four times, and a device is waited for once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -55,6 +56,9 @@ class Scorer:
         self._encodings = initial.new_zeros(frames, predictor.encoding)
         self._predictions = initial.new_zeros(0, predictor.encoding)
         self._states = initial.new_zeros(0, *initial.shape)
+        self._pasts = initial.new_zeros(0, initial.shape[0], 4 * initial.shape[2])
+        # The places whose pasts are known; nothing comes into a text from before its first symbol.
+        self._grown = {NOTHING}
         self.slots = Slots()
         self._make_room(FIRST_SLOTS)
 
@@ -75,10 +79,9 @@ class Scorer:
     def _score_new(self, frame: int, new: list[Prefix]) -> None:
         self._predict_new([prefix for prefix in new if prefix.slot is None])
         ahead = range(frame, self._frames)
-        slots = [prefix.slot for prefix in new for _ in ahead]
-        frames = list(ahead) * len(new)
-        padding = self._rows - len(slots) if self._graphs else 0
-        plan = [*frames, *[0] * padding, *slots, *[WASTE] * padding]
+        slots = [cast(int, prefix.slot) for prefix in new for _ in ahead]
+        length = self._rows if self._graphs else 0
+        plan = [*_padded(list(ahead) * len(new), length, 0), *_padded(slots, length, WASTE)]
         packed = self._score(self._plan(plan)).cpu().numpy()[: len(slots)]
         for prefix, rows in zip(new, packed.reshape(len(new), len(ahead), -1), strict=True):
             self._known[prefix] = frame, rows
@@ -89,22 +92,29 @@ class Scorer:
         if len(self.slots) < len(new):
             self._make_room(2 * len(self._predictions))
         # A text grows only from one that was just scored, so that its parent's prediction is still there.
-        parents = [NOTHING if one.parent is None else one.parent.slot for one in new]
+        parents = [NOTHING if one.parent is None else cast(int, one.parent.slot) for one in new]
+        fresh = sorted({slot for slot in parents if slot not in self._grown})
+        if fresh:
+            self._grow(self._plan(_padded(fresh, self._texts if self._graphs else 0, WASTE)))
+            self._grown.update(fresh)
         for prefix in new:
             prefix.slot = self.slots.take()
-        targets = [one.slot for one in new]
-        symbols = [one.symbol for one in new]
-        padding = self._texts - len(new) if self._graphs else 0
-        nothing = [NOTHING] * padding
-        self._predict(self._plan([*parents, *nothing, *symbols, *nothing, *targets, *[WASTE] * padding]))
+            self._grown.discard(prefix.slot)
+        columns = (parents, NOTHING), ([one.symbol for one in new], 0), ([cast(int, one.slot) for one in new], WASTE)
+        rows = self._texts if self._graphs else 0
+        self._predict(self._plan([number for numbers, fill in columns for number in _padded(numbers, rows, fill)]))
 
-    def _plan(self, numbers: list[int | None]) -> Tensor:
+    def _plan(self, numbers: list[int]) -> Tensor:
         plan = torch.tensor(numbers)
         return plan.pin_memory() if self._graphs else plan.to(self._predictions.device)
 
+    def _grow_tensors(self, plan: Tensor) -> None:
+        """What texts bring into all that grow from them, computed once, for those few that anything grows from."""
+        self._pasts.index_copy_(0, plan, self._predictor.pasts(self._states[plan]))
+
     def _predict_tensors(self, plan: Tensor) -> None:
         parents, symbols, targets = plan.chunk(3)
-        predictions, states = self._predictor(symbols, self._states[parents])
+        predictions, states = self._predictor(symbols, self._states[parents], self._pasts[parents])
         self._predictions.index_copy_(0, targets, predictions)
         self._states.index_copy_(0, targets, states)
 
@@ -119,16 +129,21 @@ class Scorer:
     def _make_room(self, count: int) -> None:
         """Make places up to a count and keep what the present ones hold."""
         before = len(self._predictions)
-        missing = count - before
-        self._predictions = torch.cat(
-            [self._predictions, self._predictions.new_zeros(missing, *self._predictions.shape[1:])]
+        self._predictions, self._states, self._pasts = (
+            torch.cat([tensor, tensor.new_zeros(count - before, *tensor.shape[1:])])
+            for tensor in (self._predictions, self._states, self._pasts)
         )
-        self._states = torch.cat([self._states, self._states.new_zeros(missing, *self._states.shape[1:])])
         self.slots.add(range(max(before, WASTE + 1), count))
+        self._grow: Callable[[Tensor], object] = self._grow_tensors
         self._predict: Callable[[Tensor], object] = self._predict_tensors
         self._score: Callable[[Tensor], Tensor] = self._score_tensors
         if self._graphs:
-            plan = torch.full((3 * self._texts,), WASTE, device=self._states.device)
-            self._predict = Graph(self._predict_tensors, [plan])
-            plan = torch.zeros(2 * self._rows, dtype=torch.long, device=self._states.device)
-            self._score = Graph(self._score_tensors, [plan])
+            waste = torch.full((max(3 * self._texts, 2 * self._rows),), WASTE, device=self._states.device)
+            self._grow = Graph(self._grow_tensors, [waste[: self._texts]])
+            self._predict = Graph(self._predict_tensors, [waste[: 3 * self._texts]])
+            self._score = Graph(self._score_tensors, [torch.zeros_like(waste[: 2 * self._rows])])
+
+
+def _padded(numbers: list[int], length: int, fill: int) -> list[int]:
+    """The numbers, filled up to a length: a graph has as many rows every time."""
+    return [*numbers, *[fill] * (length - len(numbers))]

@@ -108,13 +108,12 @@ def best_for(device: torch.device, precision: str, compiled: bool = False) -> ty
     return PackedLinear if packs and hasattr(torch.ops.mkldnn, "_linear_pointwise") else DenseLinear
 
 
-def joined(kind: type[Linear], *layers: nn.Linear, side_by_side: bool = False) -> Linear:
-    """Several layers as one: of the same input, or of inputs side by side whose results are added."""
-    weights = [layer.weight.detach() for layer in layers]
+def joined(kind: type[Linear], *layers: nn.Linear) -> Linear:
+    """Layers of the same input as one layer, their results side by side."""
     biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
     # A layer alone keeps its own bias, so that a change of it shows.
     bias = torch.cat(biases) if len(biases) > 1 else next(iter(biases), None)
-    return kind(torch.cat(weights, dim=1 if side_by_side else 0), bias)  # type: ignore[call-arg]
+    return kind(torch.cat([layer.weight.detach() for layer in layers]), bias)  # type: ignore[call-arg]
 
 
 def keep_off_tiles() -> None:
