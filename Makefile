@@ -31,5 +31,5 @@ clean:
 
 # What the tests need beside it: the tools, and PyTorch.
 .venv/tested: .venv/ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch,transformers,sherpa-onnx,vosk]'
 	touch $@

@@ -82,6 +82,37 @@ def test_mark_stages() -> None:
     assert parts["features"] + parts["inference"] <= total + 0.02
 
 
+def test_profile_a_function() -> None:
+    printed = run(EXAMPLES / "profile_a_function.py")
+    (p95,) = numbers(r"spectrum: 80 calls, P95 ([\d.]+) ms", printed)
+    assert p95 > 0
+    (share,) = numbers(r"frames: (\d+)% of it", printed)
+    assert 0 < share < 100
+    # 80 · 160,000 floats are sorted in a copy of 48.8 MiB.
+    (added,) = numbers(r"sort everything: (\d+) MiB on top", printed)
+    assert 48 <= added < 60
+    assert "sort everything: P95 needs 72 events, has 1" in printed
+
+
+def test_profile_steps() -> None:
+    printed = run(EXAMPLES / "profile_steps.py")
+    assert "40 steps measured of 50" in printed
+    mean, limit = numbers(r"mean ([\d.]+) ms, upper control limit ([\d.]+) ms", printed)
+    slow = [float(ms) for ms in re.findall(r"step \d+ took ([\d.]+) ms", printed)]
+    assert mean < limit
+    assert all(ms >= limit - 0.01 for ms in slow)
+
+
+def test_analyse_traces() -> None:
+    pytest.importorskip("torch")
+    printed = run(EXAMPLES / "analyse_traces.py")
+    assert "1 traces read, 0 skipped" in printed
+    # The gradients of both layers alone: 80 · 256 + 256 + 256 · 32 + 32 floats.
+    (peak,) = numbers(r"cpu: (\d+) bytes at the peak", printed)
+    assert peak >= 4 * (80 * 256 + 256 + 256 * 32 + 32)
+    assert "no kernels" in printed or re.search(r"idle: \d+%", printed)
+
+
 def test_latency_from_python(tmp_path: Path) -> None:
     printed = run(EXAMPLES / "latency_from_python.py", tmp_path)
     assert "pocketsphinx: ok, 6 utterances" in printed

@@ -4,8 +4,8 @@ from reference.markdown import fenced, page, table
 from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_UNUSABLE
 
 STUDY = """
-`latency`, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx --limit 6 --quick
---json` on a 2-core x86-64 virtual machine, Linux, Python 3.11, with line breaks added and most metrics left out:
+`latency`, `grid`, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx --limit 6
+--quick --json` on a 2-core x86-64 virtual machine, Linux, Python 3.11, with line breaks added, most metrics left out:
 """
 
 STUDY_EXAMPLE = """
@@ -42,10 +42,19 @@ A run of `latency --explain` has one more key, `"explanation": {"base", "felt", 
 first. `felt` names the metric that they are ranked by, `felt_s` and `algorithmic_s` are changes in seconds (below zero
 is a gain), and the last four are changes as `diff --json` prints them: `a` is the engine as it is, `b` the engine with
 the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
+
+`grid` has one result per cell, row by row, with `"kind": "cell"`, `duration_s` and `batch_size` in its `params`; then
+one per fitted law (`"kind": "law"`, with the `axis`, which `law` it is, and the `cells` it goes through); then, with
+`--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
 """
 
 WARNINGS = (
     ("`stream-error`, `stream-timeout`, `stream-crashed`, `stream-oom`, `stream-skipped`", "utterances that were lost"),
+    ("`cell-oom`, `cell-timeout`, `cell-crashed`, `cell-error`", "how a cell ended, with its last words"),
+    ("`triangle`", "a cell that `--triangle` leaves out"),
+    ("`rounds-failed`", "a cell of which some rounds did not end well"),
+    ("`noise`", "an engine whose work depends on what is said was fed with noise"),
+    ("`device`", "an engine that ran on another device than the one whose clock timed it"),
     ("`corpus`", "a part of the corpus that could not be used"),
     ("`incomplete`", "the run stopped early; `--resume` goes on"),
     ("`no-word-times`", "utterances without word latency"),
@@ -61,12 +70,19 @@ OTHERS = """
 `report` over several runs prints `{"stopwav", "runs": [{"study", "run", "results"}]}`, with what it prints for a
 single run in each.
 
+`run`: `{"stopwav", "runs": [{"study", "run", "results"}]}`, in the order of the file; a run that could not be made has
+`"run": null`, no results, and an `error`. With `--check`: `{"stopwav", "file", "cells": [{"study", "where", "settings",
+"estimate": {"seconds", "basis"}, "problems"}], "seconds"}`; `seconds` are `null` where nothing is known.
+
+`init`: `{"stopwav", "study", "file"}`.
+
 `history`: `{"stopwav", "folder", "runs": [{"study", "run", "results", "started", "machine", "page"}], "skipped":
 [{"where", "message"}]}`, by time; `machine` is the fingerprint of the hardware, `page` the run's page or `null` where
 there is none, `skipped` what lies in the folder and is no run.
 
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary"}]}`; `version` and
-`streaming` are `null` where the package is missing, `install` is the command that gets it.
+`streaming` are `null` where the package is missing, and `streaming` also where it is up to the model; `install` is the
+command that gets it.
 
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count what
 was written.
@@ -85,7 +101,7 @@ def render() -> str:
             str(EXIT_UNUSABLE),
             "nothing was measured, or the command was wrong; the reason is one line on standard error",
         ),
-        (str(EXIT_INTERRUPTED), "Ctrl-C; `latency --resume` goes on"),
+        (str(EXIT_INTERRUPTED), "Ctrl-C; `--resume` goes on"),
     )
     return page(
         "JSON and exit codes",

@@ -6,11 +6,18 @@ from pathlib import Path
 
 import stopwav
 from reference.markdown import code, fenced, page
+from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
 from stopwav.measure.energy import EnergyReading
 from stopwav.measure.memory import HostPeak
 from stopwav.measure.sampler import Samples
+from stopwav.profiling.analysis import DeviceUse, Kernel, MemoryTimeline, Operator
+from stopwav.profiling.passage import Passage
+from stopwav.profiling.peaks import Peak
+from stopwav.profiling.profile import PeakTotal, StageTotal
+from stopwav.profiling.steps import Step
 from stopwav.speech.corpus import Corpus, Problem, Utterance, Word
 from stopwav.stats import Estimate, Outliers, Verdict
+from stopwav.stats.control import ControlChart
 
 INTRODUCTION = """
 `import stopwav` gives these names. Importing it imports neither torch nor an engine. Every verb of the [command
@@ -22,7 +29,12 @@ What those functions return or take besides. Import these from the modules named
 """
 
 # What the public names return, and users read, without making it themselves.
-BESIDES = (Estimate, Verdict, Outliers, Samples, HostPeak, EnergyReading, Corpus, Utterance, Word, Problem)
+BESIDES = (
+    *(Estimate, Verdict, Outliers, Samples, HostPeak, CudaPeak, CudaMemory, EnergyReading),
+    *(Corpus, Utterance, Word, Problem),
+)
+# And what the tools for the user's own code return.
+PROFILED = (StageTotal, PeakTotal, Step, Passage, Peak, ControlChart, Operator, Kernel, DeviceUse, MemoryTimeline)
 
 
 class _Bare(str):
@@ -43,7 +55,7 @@ def render() -> str:
         if not inspect.isfunction(one) and not inspect.isclass(one) and name != "__version__"
     ]
     version = "### stopwav.\\_\\_version\\_\\_\n\nThe version, as a string."
-    besides = [_class(f"{one.__module__}.{one.__qualname__}", one) for one in BESIDES]
+    besides = [_class(f"{one.__module__}.{one.__qualname__}", one) for one in (*BESIDES, *PROFILED)]
     return page(
         "Python",
         INTRODUCTION,

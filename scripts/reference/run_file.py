@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from reference.markdown import code, page, table
 from stopwav.record import FORMAT, Header, Piece
+from stopwav.studies.grid import GridSpec
 from stopwav.studies.latency import LatencySpec
 
 INTRODUCTION = f"""
@@ -22,12 +23,12 @@ HEADER = {
     "kind": "`header`",
     "format": "version of this format",
     "stopwav": "version that wrote the file",
-    "study": "`latency`",
+    "study": "`latency` or `grid`",
     "started": "UTC, to the second",
     "spec": "what was asked for, see below; `--resume` looks for the newest run with an equal one",
     "machine": "processor, memory, system, packages with versions, fingerprint: what `stopwav doctor --json` prints",
     "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
-    "`text` and `words` (`[word, start, end]`)",
+    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
     "warnings": "what `doctor` warned of at the start, as `code` and `message`",
 }
@@ -44,6 +45,22 @@ SPEC = {
     "seed": "`--seed`",
     "knobs": "with `--explain`, the settings that the first engine offers to try: each `setting`, the `engine` with "
     "it or `null`, and why it is `unavailable`; otherwise `null`",
+}
+
+GRID_SPEC = {
+    "engine": "as named on the command line",
+    "durations": "`--durations`",
+    "batch_sizes": "`--batch-sizes`",
+    "audio": "`--audio`",
+    "device": "`--device`",
+    "triangle": "`--triangle`",
+    "frontier": "`--frontier`",
+    "rounds": "`--rounds`",
+    "time_limit_s": "`--time-limit`",
+    "memory_limit_gb": "`--memory-limit`",
+    "predict_s": "`--predict`",
+    "seed": "`--seed`",
+    "plan": "the `Plan` given in Python, null for the default",
 }
 
 PIECE = {
@@ -82,6 +99,26 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 
+GRID_DATA: dict[str, tuple[str, dict[str, str]]] = {
+    "cell": (
+        '`["cell", round, duration, batch size, attempt]`: one round of a cell; `attempt` is 1 for a throttled round '
+        "that was taken once more. Empty where it did not end well.",
+        {
+            "load_s": "time to make the engine and its input",
+            "samples": "`first_s`, `warmup_s`, `loops`, `values_s`, `device_values_s`, `stages_s`, `cautions`",
+            "memory": "host peak, as in a latency run",
+            "cuda_memory": "`peak` and `baseline`, each with `allocated_bytes`, `reserved_bytes` and `device_bytes`, "
+            "and `device_method`; null without a CUDA device",
+            "throttled": "whether the processor was throttled meanwhile",
+            "engine": "the engine's `info`",
+        },
+    ),
+    "frontier": (
+        '`["frontier", duration, batch size]`: whether a batch goes through once.',
+        {"memory_limit_bytes": "what its process was allowed of the host's memory, null for no limit"},
+    ),
+}
+
 TRACE = {
     "audio_s": "length of the audio",
     "chunk_s": "length of a chunk",
@@ -102,16 +139,20 @@ END = 'The last line of a run that is complete: `{"kind": "end", "finished": "â€
 
 def render() -> str:
     """The page."""
-    kinds = [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in DATA.items()]
+    kinds, grid = (
+        [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in data.items()] for data in (DATA, GRID_DATA)
+    )
     return page(
         "The run file",
         INTRODUCTION,
         f"## Header\n\n{_fields(Header, HEADER)}",
         f"### spec of `latency`\n\n{_fields(LatencySpec, SPEC)}",
+        f"### spec of `grid`\n\n{_fields(GridSpec, GRID_SPEC)}",
         f"## Piece\n\n{_fields(Piece, PIECE)}",
         *kinds,
         f"### trace\n\n{_keys(TRACE)}",
         f"### chunk\n\n{_keys(CHUNK)}",
+        *grid,
         f"## End\n\n{END}",
     )
 

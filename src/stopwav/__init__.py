@@ -5,7 +5,10 @@
     stopwav.measure(lambda: sorted(data))        # rounds in fresh processes, with an interval
     stopwav.race(old, new).verdict               # interleaved and paired: faster, slower, same, … or undecided
     with stopwav.stage("features"): ...          # mark a part of a call
+    @stopwav.profile                             # any function or block: time, stages, memory, a table at exit
     stopwav.latency(["pocketsphinx"])            # how long a listener waits for each word, and why
+    stopwav.grid("pocketsphinx")                 # real-time factor and peak memory over duration × batch size
+    stopwav.run("plan.yaml")                     # the studies that a file describes
 
 Importing it imports neither torch nor any engine.
 """
@@ -23,6 +26,11 @@ from stopwav.measure.workload import FunctionWorkload, Workload
 
 if TYPE_CHECKING:
     from stopwav.engines.protocol import Engine, EngineInfo, Knob, Session, StreamingEngine
+    from stopwav.profiling.analysis import TraceAnalysis, analyse
+    from stopwav.profiling.calls import profile, profiles
+    from stopwav.profiling.profile import Profile
+    from stopwav.profiling.schedule import Schedule
+    from stopwav.profiling.steps import Steps, profile_steps
     from stopwav.record import Record, Result
     from stopwav.speech.audio import Audio
     from stopwav.speech.corpus import load_corpus
@@ -32,7 +40,9 @@ if TYPE_CHECKING:
     from stopwav.studies.diff import diff
     from stopwav.studies.explain import explain, explanation
     from stopwav.studies.gate import gate
+    from stopwav.studies.grid import grid
     from stopwav.studies.latency import latency
+    from stopwav.studies.run import run
 
 __version__ = "0.1.0"
 
@@ -44,18 +54,28 @@ _LAZY = {
     "EngineInfo": "stopwav.engines.protocol",
     "Hypothesis": "stopwav.speech.events",
     "Knob": "stopwav.engines.protocol",
+    "Profile": "stopwav.profiling.profile",
     "Record": "stopwav.record",
     "Result": "stopwav.record",
+    "Schedule": "stopwav.profiling.schedule",
     "Session": "stopwav.engines.protocol",
+    "Steps": "stopwav.profiling.steps",
     "StreamingEngine": "stopwav.engines.protocol",
+    "TraceAnalysis": "stopwav.profiling.analysis",
     "Verdict": "stopwav.stats",
+    "analyse": "stopwav.profiling.analysis",
     "diff": "stopwav.studies.diff",
     "explain": "stopwav.studies.explain",
     "explanation": "stopwav.studies.explain",
     "gate": "stopwav.studies.gate",
+    "grid": "stopwav.studies.grid",
     "latency": "stopwav.studies.latency",
     "load_corpus": "stopwav.speech.corpus",
+    "profile": "stopwav.profiling.calls",
+    "profile_steps": "stopwav.profiling.steps",
+    "profiles": "stopwav.profiling.calls",
     "results": "stopwav.studies",
+    "run": "stopwav.studies.run",
 }
 
 __all__ = [
@@ -72,25 +92,35 @@ __all__ = [
     "Knob",
     "Measurement",
     "Plan",
+    "Profile",
     "Race",
     "Record",
     "Result",
     "Round",
+    "Schedule",
     "Session",
+    "Steps",
     "StopwavError",
     "StreamingEngine",
+    "TraceAnalysis",
     "Verdict",
     "Workload",
     "__version__",
+    "analyse",
     "diff",
     "explain",
     "explanation",
     "gate",
+    "grid",
     "latency",
     "load_corpus",
     "measure",
+    "profile",
+    "profile_steps",
+    "profiles",
     "race",
     "results",
+    "run",
     "stage",
 ]
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stopwav.cli.output import Found
+    from stopwav.record import Result
 
 
 def history(
@@ -38,7 +39,14 @@ def history(
 
         from stopwav.report.history import PastRun, print_history
 
-        print_history([PastRun(record, results) for record, results in runs], Console(markup=False, highlight=False))
+        print_history(
+            [PastRun(record, _points(results)) for record, results in runs], Console(markup=False, highlight=False)
+        )
+
+
+def _points(results: Sequence[Result]) -> list[Result]:
+    """The results that are followed over time: of a grid its cells, and not the laws fitted to them."""
+    return [result for result in results if result.params.get("kind", "cell") == "cell"]
 
 
 def _read(folder: Path) -> tuple[list[Found], list[tuple[Path, str]]]:
@@ -81,7 +89,7 @@ def _write(runs: Sequence[Found], folder: Path, page: Path) -> None:
         there = target.is_file() or write_page_or_warn([(record, results)], target)
         address = quote(os.path.relpath(target.resolve(), page.resolve().parent))
         # A name such as `javascript:x` is a file here, and would be a command without the dot.
-        past.append(PastRun(record, results, f"./{address}" if there else None))
+        past.append(PastRun(record, _points(results), f"./{address}" if there else None))
     write_file(page, history_page(past, folder, __version__), [record.path for record, _ in runs])
     print(f"page: {page}", file=sys.stderr)
 

@@ -16,3 +16,6 @@ Corpus = Annotated[
 Words = Annotated[Path | None, typer.Option(help="CTM file with the time of every word; default: found by alignment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page beside the run file.")]
+Scientific = Annotated[
+    bool, typer.Option("--scientific", help="Show a grid as real-time factors in the notation 4.08E-02.")
+]

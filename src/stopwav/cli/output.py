@@ -15,6 +15,8 @@ import typer
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stopwav.record import Record, Result
     from stopwav.stats.gain import Explanation
     from stopwav.studies.latency import Progress
@@ -31,10 +33,12 @@ EXIT_INTERRUPTED = 130
 Found = tuple["Record", "list[Result]"]
 
 
-def print_results(record: Record, *, as_json: bool, every_metric: bool = False, page: bool = True) -> None:
+def print_results(
+    record: Record, *, as_json: bool, every_metric: bool = False, page: bool = True, scientific: bool = False
+) -> None:
     """Print what a study found, write its page beside the run, and end with the exit code that tells how it went."""
     found = results_of(record)
-    print_runs([(record, found)], as_json=as_json, every_metric=every_metric)
+    print_runs([(record, found)], as_json=as_json, every_metric=every_metric, scientific=scientific)
     if page:
         write_page_or_warn([(record, found)], page_of(record))
     end_with(exit_code(found))
@@ -64,7 +68,7 @@ def _understood(read: Callable[[Record], T], record: Record) -> T:
         ) from error
 
 
-def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = False) -> None:
+def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = False, scientific: bool = False) -> None:
     """Print what runs found: one JSON object, or tables one run after the other."""
     from stopwav import __version__
 
@@ -75,21 +79,30 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     from rich.console import Console
     from rich.text import Text
 
-    from stopwav.report.explanation import print_explanation
-    from stopwav.report.latency_table import print_latency
+    from stopwav.report.grid_table import print_grid
     from stopwav.report.plain import plain
 
     console = Console(markup=False, highlight=False)
     for index, (record, found) in enumerate(runs):
         if index:
             console.print()
-        explained = explanation_of(record)
-        # Of the settings that were tried, the explanation is what a reader wants; `--all` has every number of each.
-        print_latency(found, console, every_metric=every_metric, shown=None if explained is None else 1)
-        if explained is not None:
-            console.print()
-            print_explanation(explained, console)
+        if record.header.study == "grid":
+            print_grid(found, console, every_metric=every_metric, scientific=scientific)
+        else:
+            _print_latency(record, found, console, every_metric)
         console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
+
+
+def _print_latency(record: Record, found: Sequence[Result], console: Console, every_metric: bool) -> None:
+    from stopwav.report.explanation import print_explanation
+    from stopwav.report.latency_table import print_latency
+
+    explained = explanation_of(record)
+    # Of the settings that were tried, the explanation is what a reader wants; `--all` has every number of each.
+    print_latency(found, console, every_metric=every_metric, shown=None if explained is None else 1)
+    if explained is not None:
+        console.print()
+        print_explanation(explained, console)
 
 
 def run_to_json(record: Record, found: Sequence[Result]) -> dict[str, Any]:
@@ -119,12 +132,20 @@ def write_page(runs: Sequence[Found], path: Path) -> None:
     """Write one page with a section per run, and a comparison on top where there are several."""
     from stopwav.report.comparison import comparison_html
     from stopwav.report.page import Section, render_page
-    from stopwav.studies.latency_view import latency_view
 
-    sections = [Section(record, found, latency_view(record), explanation_of(record)) for record, found in runs]
+    sections = [Section(record, found, view_of(record), explanation_of(record)) for record, found in runs]
     html = render_page(sections, comparison_html=comparison_html(runs) if len(runs) > 1 else "")
     write_file(path, html, [record.path for record, _ in runs])
     print(f"page: {path}", file=sys.stderr)
+
+
+def view_of(record: Record) -> dict[str, Any]:
+    """What the charts of a run show beside its results: nothing for a grid, which is drawn from these alone."""
+    if record.header.study != "latency":
+        return {}
+    from stopwav.studies.latency_view import latency_view
+
+    return latency_view(record)
 
 
 def write_page_or_warn(runs: Sequence[Found], path: Path) -> bool:
@@ -161,7 +182,8 @@ def end_with(code: int) -> None:
 
 
 def exit_code(found: Sequence[Result]) -> int:
-    """0 when all was measured, 1 when a part was not, 2 when nothing was."""
+    """0 when all was measured, 1 when a part was not, 2 when nothing was; what was to be skipped counts for nothing."""
+    found = [result for result in found if not any(w.code == "triangle" for w in result.warnings)]
     if all(result.status != "ok" for result in found):
         return EXIT_UNUSABLE
     failed = any(result.status != "ok" for result in found)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.options import Json
+from stopwav.cli.options import Json, Scientific
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stopwav.cli.output import Found
+    from stopwav.record import Record, Result
 
 
 def report(
@@ -33,6 +34,7 @@ def report(
         bool, typer.Option("--open", help="Open the page in a browser; without --html it is written beside the run.")
     ] = False,
     every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
+    scientific: Scientific = False,
     json: Json = False,
 ) -> None:
     """Show what runs found, computed again from their files."""
@@ -49,9 +51,9 @@ def report(
         output.write_page(found, page)
     images = [] if charts is None else _write_charts(found, charts)
     if markdown or csv:
-        output.print_text(_document(found, images, csv=csv, every_metric=every_metric))
+        output.print_text(_document(found, images, csv=csv, every_metric=every_metric, scientific=scientific))
     else:
-        output.print_runs(found, as_json=json, every_metric=every_metric)
+        output.print_runs(found, as_json=json, every_metric=every_metric, scientific=scientific)
     if page is not None and open_page:
         _open(page)
     output.end_with(output.exit_code([result for _, results in found for result in results]))
@@ -90,13 +92,12 @@ def _write_charts(found: Sequence[Found], folder: Path) -> list[tuple[str, Path]
     """The charts that were written: the title of each, and its SVG file."""
     import sys
 
-    from stopwav.cli.output import write_file
-    from stopwav.report.charts import chart_png, chart_svg, latency_charts
-    from stopwav.studies.latency_view import latency_view
+    from stopwav.cli.output import view_of, write_file
+    from stopwav.report.charts import chart_png, chart_svg, charts_of
 
     written = []
-    for record, _ in found:
-        for name, chart in latency_charts(latency_view(record)).items():
+    for record, results in found:
+        for name, chart in charts_of(record.header.study, view_of(record), results).items():
             path = folder / f"{record.path.stem}-{name}.svg"
             write_file(path, chart_svg(chart.spec))
             path.with_suffix(".png").write_bytes(chart_png(chart.spec))
@@ -105,24 +106,32 @@ def _write_charts(found: Sequence[Found], folder: Path) -> list[tuple[str, Path]
     return written
 
 
-def _document(found: Sequence[Found], images: Sequence[tuple[str, Path]], *, csv: bool, every_metric: bool) -> str:
+def _document(
+    found: Sequence[Found], images: Sequence[tuple[str, Path]], *, csv: bool, every_metric: bool, scientific: bool
+) -> str:
     if csv:
         from stopwav.report.csv_table import csv_table
 
         return csv_table(found)
+    from stopwav.report.markdown import image
+
+    parts = [part for record, results in found for part in _markdown_parts(record, results, every_metric, scientific)]
+    return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
+
+
+def _markdown_parts(record: Record, results: Sequence[Result], every_metric: bool, scientific: bool) -> list[str]:
     from stopwav.cli.output import explanation_of
     from stopwav.report.explanation import explanation_markdown
-    from stopwav.report.markdown import image, markdown_report
+    from stopwav.report.grid_markdown import grid_markdown
+    from stopwav.report.markdown import markdown_report
 
-    parts = []
-    for record, results in found:
-        explained = explanation_of(record)
-        # As on the terminal: of the settings that were tried, what they gain.
-        shown = results if explained is None or every_metric else results[:1]
-        parts.append(markdown_report(record, shown, every_metric=every_metric))
-        if explained is not None:
-            parts.append(explanation_markdown(explained) + "\n")
-    return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
+    if record.header.study == "grid":
+        return [grid_markdown(record, results, every_metric=every_metric, scientific=scientific)]
+    explained = explanation_of(record)
+    # As on the terminal: of the settings that were tried, what they gain.
+    shown = results if explained is None or every_metric else results[:1]
+    report = markdown_report(record, shown, every_metric=every_metric)
+    return [report] if explained is None else [report, explanation_markdown(explained) + "\n"]
 
 
 def _open(page: Path) -> None:

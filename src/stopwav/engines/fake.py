@@ -23,8 +23,10 @@ class Fake:
     """Takes `service_ms` per chunk (a list is repeated) and shows `partials` one per chunk, then `final`.
 
     With `tell` it shows in their place how many nanoseconds each chunk took by its own clock: on a busy machine no
-    script is kept, and what really happened is the truth to compare with. The script is a JSON file with those keys
-    (`fake:script.json`), or given by the options of the same names.
+    script is kept, and what really happened is the truth to compare with.
+    A batch takes `service_ms` per utterance, unless a law is given: `batch_ms` + the sum over its utterances of
+    `second_ms` · d + `square_ms` · d², with d their seconds; it then holds `mb_per_s` megabytes for each second.
+    The script is a JSON file with those keys (`fake:script.json`), or given by the options of the same names.
     """
 
     def __init__(
@@ -37,6 +39,10 @@ class Fake:
         chunk_s: float = DEFAULT_CHUNK_S,
         lookahead_s: float = 0.0,
         tell: bool = False,
+        batch_ms: float = 0.0,
+        second_ms: float = 0.0,
+        square_ms: float = 0.0,
+        mb_per_s: float = 0.0,
     ) -> None:
         script = _read_script(source) if source else {}
         times = script.get("service_ms", service_ms)
@@ -45,6 +51,8 @@ class Fake:
         self.partials = list(script.get("partials", partials))
         self.final = str(script.get("final", final))
         self.tell = bool(script.get("tell", tell))
+        law = (("batch_ms", batch_ms), ("second_ms", second_ms), ("square_ms", square_ms), ("mb_per_s", mb_per_s))
+        self.batch_law = tuple(float(script.get(name, value)) for name, value in law)
         self.info = EngineInfo(
             name="fake",
             version="1",
@@ -58,10 +66,21 @@ class Fake:
         return FakeSession(self)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The scripted final text for each utterance, one service time each."""
+        """The scripted final text for each utterance, after one service time each or what the law says."""
+        if any(self.batch_law):
+            return self._by_law([audio.duration_s for audio in batch])
         for _, seconds in zip(batch, itertools.cycle(self.service_s), strict=False):
             spin(seconds)
         return [self.final] * len(batch)
+
+    def _by_law(self, seconds: Sequence[float]) -> list[str]:
+        batch_ms, second_ms, square_ms, mb_per_s = self.batch_law
+        start_ns = perf_counter_ns()
+        # Touched: memory that is only reserved is not resident. Held until the time is over, which includes this.
+        block = np.ones(round(mb_per_s * 1e6 * sum(seconds)), dtype=np.uint8)
+        spin_until((batch_ms + sum(second_ms * d + square_ms * d * d for d in seconds)) / 1e3, start_ns)
+        del block
+        return [self.final] * len(seconds)
 
 
 class FakeSession:
@@ -88,11 +107,16 @@ class FakeSession:
 
 def spin(seconds: float) -> int:
     """The nanoseconds it took to be busy for `seconds`; a sleep would be late by more than the instrument's error."""
-    start = now = perf_counter_ns()
-    deadline = start + round(seconds * 1e9)
+    return spin_until(seconds, perf_counter_ns())
+
+
+def spin_until(seconds: float, start_ns: int) -> int:
+    """The nanoseconds from `start_ns` to `seconds` after it, busy all the while."""
+    now = start_ns
+    deadline = start_ns + round(seconds * 1e9)
     while now < deadline:
         now = perf_counter_ns()
-    return now - start
+    return now - start_ns
 
 
 def _read_script(source: str) -> dict[str, Any]:
@@ -100,7 +124,8 @@ def _read_script(source: str) -> dict[str, Any]:
         script = json.loads(Path(source).read_text())
     except (OSError, ValueError) as error:
         raise StopwavError(f"fake: {source}: not a script ({error})") from error
-    known = {"service_ms", "finish_ms", "partials", "final", "chunk_s", "lookahead_s", "tell"}
+    streaming = {"service_ms", "finish_ms", "partials", "final", "chunk_s", "lookahead_s", "tell"}
+    known = streaming | {"batch_ms", "second_ms", "square_ms", "mb_per_s"}
     if not isinstance(script, dict) or not script.keys() <= known:
         raise StopwavError(f"fake: {source}: a script is a JSON object with keys of {', '.join(sorted(known))}")
     return script

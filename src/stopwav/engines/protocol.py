@@ -34,6 +34,8 @@ class EngineInfo:
     notes: tuple[str, ...] = ()
     # Weights that were never trained: times mean something, texts and word error rates do not.
     untrained: bool = False
+    # Whether how long it takes depends on what is said, as with any search; noise is then no stand-in for speech.
+    data_dependent: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values."""

@@ -63,6 +63,41 @@ BUILT_IN = (
         "Emformer RNN-T base, a streaming transducer; random weights without a checkpoint",
     ),
     Listed(
+        "transformers",
+        "stopwav.engines.transformers_asr:Transformers",
+        "transformers",
+        "pip install 'stopwav[transformers]'",
+        "Hugging Face models by folder or Hub name: CTC, encoder-decoder, transducer",
+    ),
+    Listed(
+        "speechbrain",
+        "stopwav.engines.speechbrain_asr:SpeechBrain",
+        "speechbrain",
+        "pip install 'stopwav[speechbrain]'",
+        "SpeechBrain models by folder or Hub name",
+    ),
+    Listed(
+        "faster-whisper",
+        "stopwav.engines.faster_whisper_asr:FasterWhisper",
+        "faster-whisper",
+        "pip install 'stopwav[faster-whisper]'",
+        "Whisper models that CTranslate2 converted, by folder",
+    ),
+    Listed(
+        "sherpa-onnx",
+        "stopwav.engines.sherpa_onnx_asr:sherpa_onnx",
+        "sherpa-onnx",
+        "pip install 'stopwav[sherpa-onnx]'",
+        "ONNX models by folder, offline and streaming; Moonshine tiny without one",
+    ),
+    Listed(
+        "vosk",
+        "stopwav.engines.vosk_asr:Vosk",
+        "vosk",
+        "pip install 'stopwav[vosk]'",
+        "Kaldi models by folder",
+    ),
+    Listed(
         "fake",
         "stopwav.engines.fake:Fake",
         "stopwav",
@@ -126,18 +161,22 @@ def find_class(spec: EngineSpec) -> Callable[..., object]:
     if listed.version is None:
         raise StopwavError(f"engine {spec.name!r} needs {listed.package}, which is not installed: {listed.install}")
     module, _, attribute = listed.target.partition(":")
-    return _attribute(importlib.import_module(module), attribute, spec.text)
+    try:
+        return _attribute(importlib.import_module(module), attribute, spec.text)
+    except ImportError as error:  # a package that its package needs
+        raise StopwavError(f"engine {spec.name!r} does not import ({error}): {listed.install}") from error
 
 
 def is_streaming(listed: Listed) -> bool | None:
-    """Whether the engine streams; `None` where its package is missing or does not import."""
+    """Whether the engine streams; `None` where its package is missing or does not import, or it is up to the model."""
     if listed.version is None:
         return None
     module, _, attribute = listed.target.partition(":")
     try:
-        return hasattr(getattr(importlib.import_module(module), attribute), "open")
+        maker = getattr(importlib.import_module(module), attribute)
     except Exception:  # a third party's module may fail in any way; the list is printed all the same
         return None
+    return hasattr(maker, "open") if isinstance(maker, type) else None
 
 
 def prepare(text: str) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""Peak memory of one pass. The host's peak is here; an allocator's and a device's are other numbers, never mixed in."""
+"""Peak memory of one pass on the host, and a limit to it. An allocator's and a device's peaks are other numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from stopwav.errors import StopwavError
 from stopwav.measure.sysfile import read_text
 
 PROC = Path("/proc/self")
@@ -45,7 +46,7 @@ class HostPeak:
 
 def host_resident_bytes(proc: Path = PROC) -> int:
     """Bytes of this process that are in memory now."""
-    resident = _status_bytes(proc, "VmRSS")
+    resident = status_bytes(proc, "VmRSS")
     if resident is not None:
         return resident
     import psutil  # only where there is no /proc: a worker that measures memory should not carry it
@@ -55,7 +56,7 @@ def host_resident_bytes(proc: Path = PROC) -> int:
 
 def host_peak_method(proc: Path = PROC) -> str:
     """How a peak would be taken here: exactly, from a mark that can be reset, or by sampling."""
-    return EXACT if _reset_mark(proc) else SAMPLED
+    return EXACT if reset_mark(proc) else SAMPLED
 
 
 def measure_host_peak(call: Callable[[], object], baseline_bytes: int | None = None, proc: Path = PROC) -> HostPeak:
@@ -64,20 +65,31 @@ def measure_host_peak(call: Callable[[], object], baseline_bytes: int | None = N
     Give the resident bytes noted right after the model was loaded to have the peak over that.
     """
     _give_back_free_memory()
-    exact = _reset_mark(proc)
+    exact = reset_mark(proc)
     baseline = host_resident_bytes(proc) if baseline_bytes is None else baseline_bytes
     if not exact:
         return _peak_without_reset(call, baseline, proc)
     result = call()
-    peak = _status_bytes(proc, "VmHWM")
+    peak = status_bytes(proc, "VmHWM")
     del result  # held until the mark was read, so that what the call returns is counted
     assert peak is not None, "VmHWM was there a moment ago"
     return HostPeak(peak, baseline, EXACT)
 
 
+def limit_host_memory(limit_bytes: int) -> None:
+    """Nothing, but from now on this process fails to allocate beyond the limit, all that it holds already included.
+
+    What is limited is its private writable memory. The address space would be the wrong thing: CUDA, allocators and
+    thread stacks reserve far more of it than they ever use.
+    """
+    if sys.platform != "linux":
+        raise StopwavError(f"a memory limit cannot be set on {sys.platform}: only Linux enforces one; leave it out")
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+
+
 def _peak_without_reset(call: Callable[[], object], baseline_bytes: int, proc: Path) -> HostPeak:
     """The peak where the kernel's mark cannot be reset: exact if this pass raised it, sampled otherwise."""
-    mark_before = _lifetime_peak_bytes()
+    mark_before = lifetime_peak_bytes()
     samples = [host_resident_bytes(proc)]
     done = threading.Event()
 
@@ -94,7 +106,7 @@ def _peak_without_reset(call: Callable[[], object], baseline_bytes: int, proc: P
     finally:
         done.set()
         sampler.join()
-    mark_after = _lifetime_peak_bytes()
+    mark_after = lifetime_peak_bytes()
     if mark_after > mark_before:
         return HostPeak(max(mark_after, *samples), baseline_bytes, RAISED)
     note = (
@@ -104,18 +116,18 @@ def _peak_without_reset(call: Callable[[], object], baseline_bytes: int, proc: P
     return HostPeak(max(samples), baseline_bytes, SAMPLED, note)
 
 
-def _reset_mark(proc: Path) -> bool:
+def reset_mark(proc: Path) -> bool:
     """Whether the peak mark was set back to what is resident now."""
     try:
         # 5 is the kernel's code for "reset the peak resident set size" and touches nothing else.
         (proc / "clear_refs").write_text("5")
     except OSError:
         return False
-    peak, resident = _status_bytes(proc, "VmHWM"), _status_bytes(proc, "VmRSS")
+    peak, resident = status_bytes(proc, "VmHWM"), status_bytes(proc, "VmRSS")
     return peak is not None and resident is not None and peak - resident <= RESET_SLACK_BYTES
 
 
-def _status_bytes(proc: Path, key: str) -> int | None:
+def status_bytes(proc: Path, key: str) -> int | None:
     """A line of /proc/self/status in bytes, or None where there is no such file or line."""
     for line in read_text(proc / "status").splitlines():
         name, _, value = line.partition(":")
@@ -124,7 +136,7 @@ def _status_bytes(proc: Path, key: str) -> int | None:
     return None
 
 
-def _lifetime_peak_bytes() -> int:
+def lifetime_peak_bytes() -> int:
     """The most this process ever had resident."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB

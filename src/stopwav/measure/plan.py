@@ -25,11 +25,14 @@ class Plan:
     max_values_s: float = 20.0
     # Energy takes windows of seconds of its own: asked for, not taken by default.
     energy: bool = False
+    # Bytes a round's process may take from the host before it is recorded as `oom`; no limit where it is None.
+    memory_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name not in ("energy", "seed", "warmup_s", "min_values_s") and not value > 0:
+            free = field.name in ("energy", "seed", "warmup_s", "min_values_s") or value is None
+            if not free and not value > 0:
                 raise StopwavError(f"plan: {field.name}={value!r} must be greater than 0")
         if self.max_values < self.min_values:
             raise StopwavError(f"plan: max_values={self.max_values} is below min_values={self.min_values}")

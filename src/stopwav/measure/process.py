@@ -18,6 +18,7 @@ from typing import Any
 import cloudpickle
 
 from stopwav.errors import Status
+from stopwav.measure.worker import speaks_of_memory
 
 # Enough of what a dying process wrote to tell why; a native stack dump can be megabytes.
 LAST_WORDS_BYTES = 2000
@@ -113,6 +114,9 @@ class FreshProcess:
         self._end()
         if code == -signal.SIGKILL and _oom_kill_count() > self._oom_kills:
             return self._failed("oom", "killed by the kernel: out of memory")
+        if code == -signal.SIGABRT and speaks_of_memory(self._last_words()):
+            # An uncaught std::bad_alloc: C++ has no other way to end.
+            return self._failed("oom", "aborted: an allocation failed")
         if code < 0:
             return self._failed("crashed", f"crashed ({signal.Signals(-code).name})")
         return self._failed("crashed", f"exited with code {code}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from stopwav.measure.sampler import Samples
 from stopwav.measure.workload import Scalar, Workload, as_workload
 
 if TYPE_CHECKING:
+    from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
     from stopwav.measure.energy import EnergyReading
     from stopwav.measure.memory import HostPeak
     from stopwav.stats import Estimate, Outliers, Verdict
@@ -29,9 +30,12 @@ class Round:
     load_s: float | None = None
     samples: Samples | None = None
     memory: HostPeak | None = None
+    cuda_memory: CudaPeak | None = None
     energy: EnergyReading | None = None
     # Flagged, and taken once more; both are kept.
     throttled: bool = False
+    # What the workload's call says of itself in an attribute `facts`: plain values, such as which model was loaded.
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def median_s(self) -> float:
@@ -129,7 +133,7 @@ def measure(
     workload = as_workload(workload)
     rounds: list[Round] = []
     for index in range(plan.rounds):
-        for one in _take_round(workload, plan, index, device):
+        for one in take_round(workload, plan, index, device):
             rounds.append(one)
             if on_round is not None:
                 on_round(one)
@@ -152,7 +156,7 @@ def race(
     rounds: list[list[Round]] = [[], []]
     for index in range(plan.rounds):
         for side in alternating_order(2, index):
-            for one in _take_round(sides[side], plan, index, device):
+            for one in take_round(sides[side], plan, index, device):
                 rounds[side].append(one)
                 if on_round is not None:
                     on_round(one)
@@ -168,8 +172,8 @@ def alternating_order(count: int, index: int) -> list[int]:
     return order if index % 2 == 0 else order[::-1]
 
 
-def _take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iterator[Round]:
-    """The round, and its repetition where the processor was throttled meanwhile."""
+def take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iterator[Round]:
+    """One round in a fresh process, and its repetition where the processor was throttled meanwhile."""
     first = _run_round(workload, plan, index, device)
     yield first
     if first.throttled:
@@ -195,16 +199,24 @@ class RoundRunner:
 
     def __init__(self, workload: Workload, plan: Plan, device: str) -> None:
         self._workload, self._plan = workload, plan
+        self._device = device
+        if plan.memory_limit_bytes is not None:
+            from stopwav.measure.memory import limit_host_memory
+
+            limit_host_memory(plan.memory_limit_bytes)
         self._clock = _clock_for(device)
 
     def run(self) -> Round:
         """The finished round."""
         from stopwav.measure.machine import throttle_count
-        from stopwav.measure.memory import measure_host_peak
-        from stopwav.measure.sampler import sample
+        from stopwav.measure.memory import host_resident_bytes, measure_host_peak
+        from stopwav.measure.sampler import load_statistics, sample
 
+        load_statistics()
         loaded = self._clock.time(self._workload.setup)
         call = loaded.result
+        # Noted before the first call, which may leave caches behind: both peaks are given over the loaded model.
+        resident_bytes, cuda = host_resident_bytes(), self._cuda_baseline()
         before = throttle_count()
         samples = sample(call, self._clock, self._plan)
         after = throttle_count()
@@ -213,10 +225,26 @@ class RoundRunner:
             status="ok",
             load_s=loaded.wall_s,
             samples=samples,
-            memory=measure_host_peak(call),
+            memory=measure_host_peak(call, resident_bytes),
+            cuda_memory=self._cuda_peak(call, cuda),
             energy=self._energy(call),
             throttled=before is not None and after is not None and after > before,
+            facts=getattr(call, "facts", {}),
         )
+
+    def _cuda_baseline(self) -> CudaMemory | None:
+        if not self._device.startswith("cuda"):
+            return None
+        from stopwav.measure.cuda_memory import cuda_memory
+
+        return cuda_memory(self._device)
+
+    def _cuda_peak(self, call: Callable[[], object], baseline: CudaMemory | None) -> CudaPeak | None:
+        if baseline is None:
+            return None
+        from stopwav.measure.cuda_memory import measure_cuda_peak
+
+        return measure_cuda_peak(call, self._device, baseline)
 
     def _energy(self, call: Callable[[], object]) -> EnergyReading | None:
         if not self._plan.energy:

@@ -70,6 +70,26 @@ def collect_marks(now_ns: Callable[[], int] = perf_counter_ns) -> Iterator[list[
         _current.reset(token)
 
 
+@contextmanager
+def overhear_marks(now_ns: Callable[[], int] = perf_counter_ns) -> Iterator[list[_Mark]]:
+    """A list that fills like that of `collect_marks`, while whoever measures around it gets the same marks too."""
+    frame = _current.get()
+    marks: list[_Mark] = []
+    try:
+        with collect_marks(now_ns) as marks:
+            yield marks
+    finally:
+        if frame is not None:
+            outer, prefix, _ = frame
+            outer.extend((f"{prefix}/{path}" if prefix else path, start, end) for path, start, end in marks)
+
+
+def open_stage() -> str:
+    """The path of the stage that is open here and now, or "" where none is."""
+    frame = _current.get()
+    return frame[1] if frame is not None else ""
+
+
 def spans_of(marks: list[_Mark], origin_ns: int) -> tuple[Span, ...]:
     """The marks as spans in order of their start, in seconds since `origin_ns`."""
     # By start, and the outer one first where two start at the same tick.

@@ -7,6 +7,7 @@ A request is `(method, arguments)`, a reply `(status, value or message)`.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from multiprocessing.connection import Connection
@@ -18,9 +19,21 @@ from stopwav.errors import StopwavError
 
 _PR_SET_PDEATHSIG = 1
 
+# Whether this process is a worker: what users watch in it must leave the marks alone that the round reads.
+serving = False
+
+# What libraries say in errors of other types: torch on the CPU, onnxruntime, the C and C++ libraries, the loader.
+_OUT_OF_MEMORY = re.compile(
+    r"bad_alloc|out of memory|not enough memory|(can't|cannot|can not|failed to|unable to) allocate|"
+    r"failed to map segment",
+    re.IGNORECASE,
+)
+
 
 def main(descriptor: int) -> None:
     """Serve the parent at the other end of the pipe until it closes it."""
+    global serving
+    serving = True
     _die_with_parent()
     # Native libraries print to descriptor 1: it goes where standard error goes, into the parent's "last words".
     os.dup2(2, 1)
@@ -50,7 +63,15 @@ def _answer(request: bytes, target: Any) -> tuple[bytes, Any]:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the error says that memory, of the host or of a device, ran out."""
     # torch's OutOfMemoryError is recognised by name: torch is not imported here.
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    # Our own errors are about other things, and so is what a model raises for a wrong input.
+    return isinstance(error, (RuntimeError, OSError, ImportError)) and speaks_of_memory(str(error))
+
+
+def speaks_of_memory(text: str) -> bool:
+    """Whether an error's message, or the last words of a process, say that an allocation failed."""
+    return _OUT_OF_MEMORY.search(text) is not None
 
 
 def describe_error(error: BaseException) -> str:

@@ -126,7 +126,7 @@ def print_latency(
     measured = [result for result in results[: None if every_metric else shown] if result.metrics]
     if every_metric:
         for result in measured:
-            console.print(_every_metric(result))
+            console.print(every_metric_table(result))
     else:
         for group in _side_by_side(measured, console.width):
             console.print(_table(group, console.width))
@@ -205,7 +205,8 @@ def _cell(result: Result, row: Row, columns: int) -> str:
     return (format_interval if columns <= MOST_WITH_INTERVALS else format_value)(estimate, row.scale, row.decimals)
 
 
-def _every_metric(result: Result) -> Table:
+def every_metric_table(result: Result) -> Table:
+    """Every metric of a result with its interval."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(plain(result.name)), title_justify="left")
     for heading in ("metric", "value", "95 % interval", "n", "unit"):
         # Stages have names of any length: those are folded, the numbers never.

@@ -31,9 +31,9 @@ def markdown_report(record: Record, results: Sequence[Result], *, every_metric: 
     parts = [f"### stopwav {escape(record.header.study)}: {names}"]
     parts.append("\n".join(f"- {escape(latency_finding(result))}" for result in results))
     if measured:
-        parts.append((_every_metric if every_metric else _key_metrics)(measured))
+        parts.append((metrics_table if every_metric else _key_metrics)(measured))
         parts.append("In brackets the 95 % interval; – is a number that the data cannot support.")
-    parts += [part for part in (_missing(measured), _doubts(results)) if part]
+    parts += [part for part in (_missing(measured), doubts(results)) if part]
     parts.append(
         f"Measured: {escape(measured_line(record.header))}<br>\nMachine: {escape(machine_line(record.header))}"
     )
@@ -80,7 +80,8 @@ def _cell(estimate: Estimate | None, line: Row) -> str:
     return format_interval(estimate, line.scale, line.decimals)
 
 
-def _every_metric(results: Sequence[Result]) -> str:
+def metrics_table(results: Sequence[Result]) -> str:
+    """Every metric of every result with its interval."""
     names = dict.fromkeys(name for result in results for name in result.metrics)
     rows = []
     for name in names:
@@ -103,7 +104,7 @@ def _missing(results: Sequence[Result]) -> str:
     )
 
 
-def _doubts(results: Sequence[Result]) -> str:
+def doubts(results: Sequence[Result]) -> str:
     """Each warning once, with the engines it touches where it does not touch all."""
     touched: dict[tuple[str, str], list[str]] = {}
     for result in results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -13,7 +14,9 @@ from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.charts import Chart, chart_script
 from stopwav.report.charts.palette import css_variables
-from stopwav.report.definitions import definition
+from stopwav.report.definitions import Definition, definition
+from stopwav.report.grid_definitions import GRID_DEFINITIONS
+from stopwav.report.grid_layout import arrange, by_place
 from stopwav.report.numbers import format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.report.sections import Part, Section, render_part
@@ -56,7 +59,9 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _heading(section: Section) -> str:
-    engines = [plain(result.name, 40) for result in section.results]
+    # A grid has one engine and a result for each of its cells.
+    named = [section.record.header.spec.get("engine")] if section.record.header.study == "grid" else None
+    engines = [plain(str(name), 40) for name in named or [result.name for result in section.results]]
     listed = " and ".join(filter(None, [", ".join(engines[:-1]), engines[-1]])) if engines else ""
     study = plain(section.record.header.study, 40)
     return f"{study[:1].upper()}{study[1:]}" + (f" of {listed}" if listed else "")
@@ -71,13 +76,13 @@ def _context(index: int, section: Section, part: Part) -> dict[str, Any]:
         "facts": facts(section.record),
         # A number stays on one line with its unit.
         "findings": [finding.replace(" %", "\u00a0%").replace(" s ", "\u00a0s ") for finding in part.findings],
-        "footnotes": footnotes(section.results),
+        "footnotes": footnotes(_doubted(section)),
         "html": Markup(part.html),
         "blobs": {key: Markup(value) for key, value in blobs.items()},
         "raw_missing": missing,
         "raw_name": plain(section.record.path.name, 120),
         "raw_size": format_bytes(float(len(packed) * 3 // 4)) if packed else "",
-        "metrics": [row for result in section.results for row in _metric_rows(result)],
+        "metrics": [row for result in section.results for row in _metric_rows(section, result)],
     }
 
 
@@ -91,12 +96,24 @@ def _raw(record: Record) -> tuple[str, str]:
     return (packed, "") if len(packed) <= LARGEST_RAW_BYTES else ("", _RAW_LARGE)
 
 
-def _metric_rows(result: Result) -> list[dict[str, Any]]:
-    return [_metric_row(result, name, estimate) for name, estimate in result.metrics.items()]
+def _metric_rows(section: Section, result: Result) -> list[dict[str, Any]]:
+    # The engine of a grid stands in the heading; the name of its cell must not be cut off behind it.
+    engine = f"{section.record.header.spec['engine']} " if section.record.header.study == "grid" else ""
+    short = replace(result, name=result.name.removeprefix(engine))
+    return [_metric_row(short, name, estimate, _known(section, name)) for name, estimate in result.metrics.items()]
 
 
-def _metric_row(result: Result, name: str, estimate: Estimate) -> dict[str, Any]:
-    known = definition(name)
+def _doubted(section: Section) -> Sequence[Result]:
+    """The results whose cautions are told: of a grid its cells, by their place, as the engine is in the heading."""
+    return by_place(arrange(section.results)) if section.record.header.study == "grid" else section.results
+
+
+def _known(section: Section, name: str) -> Definition | None:
+    """What the section's study means by a metric: some have a metric of the same name."""
+    return GRID_DEFINITIONS.get(name) if section.record.header.study == "grid" else definition(name)
+
+
+def _metric_row(result: Result, name: str, estimate: Estimate, known: Definition | None) -> dict[str, Any]:
     return {
         "metric": plain(known.title if known else name, 80),
         "name": plain(name, 80),
@@ -113,8 +130,8 @@ def _metric_row(result: Result, name: str, estimate: Estimate) -> dict[str, Any]
 
 def _definitions(sections: Sequence[Section]) -> dict[str, tuple[str, str]]:
     """Title and sentence of every metric on the page."""
-    names = {name for section in sections for result in section.results for name in result.metrics}
-    known = {name: definition(name) for name in sorted(names)}
+    names = {name: section for section in sections for result in section.results for name in result.metrics}
+    known = {name: _known(names[name], name) for name in sorted(names)}
     return {name: (one.title, one.text) for name, one in known.items() if one is not None}
 
 

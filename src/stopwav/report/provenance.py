@@ -12,8 +12,10 @@ def measured_line(header: Header) -> str:
     corpus = header.corpus
     parts = [f"{header.study} of {header.started}", f"stopwav {header.stopwav}"]
     if corpus:
-        count = len(corpus.get("utterances", ()))
-        parts.append(f"corpus {corpus.get('name', DASH)} ({count} utterances, digest {corpus.get('digest', DASH)})")
+        # A grid is fed with one audio, not with utterances.
+        count = f"{len(corpus['utterances'])} utterances, " if "utterances" in corpus else ""
+        what = "corpus" if count else "audio"
+        parts.append(f"{what} {corpus.get('name', DASH)} ({count}digest {corpus.get('digest', DASH)})")
     for name, value in (("pace", header.spec.get("pace")), ("rounds", header.spec.get("rounds"))):
         if value is not None:
             parts.append(f"{name} {value}")

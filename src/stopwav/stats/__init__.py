@@ -9,6 +9,7 @@ from stopwav.stats.bootstrap import (
 )
 from stopwav.stats.estimate import Estimate
 from stopwav.stats.intervals import median_interval, t_cdf, t_interval, t_quantile
+from stopwav.stats.law import Law, Polynomial, fit_law
 from stopwav.stats.outliers import Outliers, classify_outliers
 from stopwav.stats.percentiles import minimum_count, nearest_rank, percentile
 from stopwav.stats.ratio import LogRatio, paired_log_ratio, unpaired_log_ratio
@@ -28,8 +29,10 @@ __all__ = [
     "DEFAULT_THRESHOLD",
     "Estimate",
     "Kind",
+    "Law",
     "LogRatio",
     "Outliers",
+    "Polynomial",
     "Verdict",
     "classify_outliers",
     "cluster_mean",
@@ -37,6 +40,7 @@ __all__ = [
     "cluster_ratio",
     "decide",
     "decide_all",
+    "fit_law",
     "holm",
     "median_interval",
     "minimum_count",

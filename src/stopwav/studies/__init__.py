@@ -12,4 +12,8 @@ def results(record: Record) -> list[Result]:
         from stopwav.studies.latency_results import latency_results
 
         return latency_results(record)
+    if record.header.study == "grid":
+        from stopwav.studies.grid_results import grid_results
+
+        return grid_results(record)
     raise StopwavError(f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know")

@@ -86,7 +86,16 @@ def diff(
     Raises where the runs cannot be compared, unless `force` is given.
     """
     limits = limits_by_metric(threshold, thresholds)
-    before, after = read_run(a), read_run(b)
+    before, after = (read_run(run, ("latency", "grid")) for run in (a, b))
+    if before.header.study != after.header.study:
+        raise StopwavError(
+            f"{before.path}: a run of {before.header.study!r}; {after.path}: a run of {after.header.study!r}; "
+            "compare runs of the same study"
+        )
+    if before.header.study == "grid":
+        from stopwav.studies.grid_diff import grid_diff
+
+        return grid_diff(before, after, limits, force)
     in_a, in_b = engines_of(before), engines_of(after)
     shared = [name for name in in_a if name in in_b]
     forced = check_comparable(before, after, shared, force)
@@ -109,13 +118,12 @@ def diff(
     )
 
 
-def read_run(run: Run) -> Record:
-    """The latency run in a file, or the one that is given."""
+def read_run(run: Run, studies: Sequence[str] = ("latency",)) -> Record:
+    """The run in a file, or the one that is given, of one of these studies."""
     record = run if isinstance(run, Record) else Record.read(Path(run))
-    if record.header.study != "latency":
-        raise StopwavError(
-            f"{record.path}: a run of {record.header.study!r}; this version of stopwav compares runs of 'latency'"
-        )
+    if record.header.study not in studies:
+        can = " and ".join(map(repr, studies))
+        raise StopwavError(f"{record.path}: a run of {record.header.study!r}; only runs of {can} can be taken here")
     return record
 
 

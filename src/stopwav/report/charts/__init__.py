@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stopwav.record import Result
 from stopwav.report.charts.chart import Chart, Key, chart_png, chart_script, chart_svg
 
-__all__ = ["Chart", "Key", "chart_png", "chart_script", "chart_svg", "latency_charts"]
+__all__ = ["Chart", "Key", "chart_png", "chart_script", "chart_svg", "charts_of", "latency_charts"]
 
 
 def latency_charts(view: Mapping[str, Any]) -> dict[str, Chart]:
@@ -19,3 +20,17 @@ def latency_charts(view: Mapping[str, Any]) -> dict[str, Chart]:
     # Altair checks every part of every chart against its schema, which takes longer than all the rest; the tests do it.
     with debug_mode(False):
         return latency.latency_charts(view)
+
+
+def charts_of(study: str, view: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Chart]:
+    """The charts of a run of that study by name, from its view and its results; none for a study that has no charts."""
+    if study == "latency":
+        return latency_charts(view)
+    if study != "grid":
+        return {}
+    from altair.utils.schemapi import debug_mode
+
+    from stopwav.report.charts import grid
+
+    with debug_mode(False):
+        return grid.grid_charts(results)

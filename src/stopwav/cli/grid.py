@@ -1,0 +1,91 @@
+"""`stopwav grid`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stopwav.cli.options import Json, NoHtml, Scientific
+from stopwav.errors import StopwavError
+
+
+def grid(
+    engine: Annotated[
+        str, typer.Argument(metavar="ENGINE", help="Engine, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.")
+    ],
+    durations: Annotated[str, typer.Option(help="Seconds of audio, the rows of the grid.")] = "1,2,5,8,32",
+    batch_sizes: Annotated[str, typer.Option(help="Utterances at once, the columns of the grid.")] = "1,4,8",
+    audio: Annotated[
+        str, typer.Option(help="`bundled` speech, `noise`, or a file; cut or repeated to the length.")
+    ] = "bundled",
+    device: Annotated[
+        str | None, typer.Option(help="Such as cuda; given to the engine as its option `device`, and timed by it.")
+    ] = None,
+    triangle: Annotated[
+        bool, typer.Option("--triangle", help="Skip the heavy corner, as SpeechBrain's triangle_only does.")
+    ] = False,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Find the largest batch that fits for each duration, by bisection.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(help="Fresh processes per cell.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")] = False,
+    time_limit: Annotated[float, typer.Option(help="Seconds that one round of a cell may take.")] = 300.0,
+    memory_limit: Annotated[
+        float | None, typer.Option(help="GB of host memory that a cell's process may take before it is OOM.")
+    ] = None,
+    predict: Annotated[
+        float | None, typer.Option(help="Seconds of audio for which the fitted law is asked; labelled a prediction.")
+    ] = None,
+    scientific: Scientific = False,
+    seed: Annotated[int, typer.Option(help="Seed of the order of cells and of the noise.")] = 0,
+    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
+    ] = False,
+    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
+    no_html: NoHtml = False,
+    json: Json = False,
+) -> None:
+    """Is it real-time, and does it fit: real-time factor and peak memory over duration × batch size."""
+    import sys
+
+    from stopwav.cli.output import print_results, progress_bar
+    from stopwav.studies.grid import grid as run
+
+    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+        record = run(
+            engine,
+            durations=[_number("--durations", part) for part in durations.split(",")],
+            batch_sizes=[_whole("--batch-sizes", part) for part in batch_sizes.split(",")],
+            audio=audio,
+            device=device,
+            triangle=triangle,
+            frontier=frontier,
+            rounds=1 if quick else rounds,
+            time_limit_s=time_limit,
+            memory_limit_gb=memory_limit,
+            predict_s=predict,
+            seed=seed,
+            save=save,
+            resume=resume,
+            progress=progress,
+        )
+    if resume and record.found:
+        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
+    print_results(record, as_json=json, every_metric=every_metric, page=not no_html, scientific=scientific)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise StopwavError(f"{option}: {text!r} is not a number; write them with commas, such as 1,2,5") from None
+
+
+def _whole(option: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise StopwavError(f"{option}: {text!r} is not a whole number; write them with commas, such as 1,4,8") from None

@@ -1,0 +1,96 @@
+"""Vosk: Kaldi recognisers for small machines; a model is a folder that was unpacked from the toolkit's list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav.engines.protocol import EngineInfo
+from stopwav.engines.toolkit import model_folder, toolkit_error
+from stopwav.measure.stages import stage
+from stopwav.speech.audio import Audio
+from stopwav.speech.events import Hypothesis
+
+NAME = "vosk"
+# What the toolkit's models were trained on, but for the few for telephones; it resamples anything else itself.
+SAMPLE_RATE_HZ = 16_000
+# Errors only: the toolkit writes what it loads to stderr.
+LOG_LEVEL = -1
+
+
+class Vosk:
+    """The engine `vosk:FOLDER`."""
+
+    def __init__(self, source: str | None = None) -> None:
+        folder = model_folder(NAME, source)
+        from vosk import Model, SetLogLevel
+
+        SetLogLevel(LOG_LEVEL)
+        try:
+            self._model = Model(model_path=str(folder))
+        except Exception as error:
+            raise toolkit_error(NAME, error, f"{folder} must hold the folders am, conf and graph of a model") from error
+        self.info = EngineInfo(
+            name=NAME,
+            version=version("vosk"),
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            model=folder.name,
+            precision="int16 audio, float32 scores",
+        )
+
+    def open(self) -> VoskSession:
+        """A new stream."""
+        from vosk import KaldiRecognizer
+
+        return VoskSession(KaldiRecognizer(self._model, SAMPLE_RATE_HZ))
+
+    def transcribe(self, batch: Sequence[Audio]) -> list[str]:
+        """The text of each utterance, one after the other: the toolkit has batches on GPUs only."""
+        return [self._transcribe(audio) for audio in batch]
+
+    def _transcribe(self, audio: Audio) -> str:
+        session = self.open()
+        shown = [*session.push(audio.samples), *session.finish()]
+        return shown[-1].text if shown else ""
+
+
+class VoskSession:
+    """One stream: the toolkit closes a sentence at a pause and begins a new one; a listener sees all of them."""
+
+    def __init__(self, recogniser: Any) -> None:
+        self._recogniser = recogniser
+        self._closed: list[str] = []
+        self._shown = ""
+
+    def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        """The text, where this audio changed it."""
+        with stage("copy"):
+            pcm = Audio(samples, SAMPLE_RATE_HZ).pcm16().tobytes()
+        with stage("inference"):
+            at_a_pause = self._recogniser.AcceptWaveform(pcm)
+            answer = self._recogniser.Result() if at_a_pause else self._recogniser.PartialResult()
+        with stage("post"):
+            text = json.loads(answer)["text" if at_a_pause else "partial"]
+        return self._changed(text, bool(at_a_pause))
+
+    def finish(self) -> list[Hypothesis]:
+        """The final text, where the end changed it."""
+        with stage("inference"):
+            answer = self._recogniser.FinalResult()
+        with stage("post"):
+            text = json.loads(answer)["text"]
+        return self._changed(text, True)
+
+    def _changed(self, sentence: str, closed: bool) -> list[Hypothesis]:
+        text = " ".join(one for one in (*self._closed, sentence) if one)
+        if closed:
+            self._closed.append(sentence)
+        if text == self._shown:
+            return []
+        self._shown = text
+        return [Hypothesis(text)]

@@ -1,0 +1,93 @@
+"""One passage through watched code: its time, its stages, and its peak memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from stopwav.measure.clock import Clock, CudaClock, WallClock
+from stopwav.measure.stages import overhear_marks, spans_of, stage_totals
+from stopwav.profiling.peaks import HOST, Peak, allocator_peaks
+
+_WALL = WallClock()
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What one passage took: seconds by the wall and on the device, seconds per stage, peaks, and whether it raised."""
+
+    wall_s: float
+    device_s: float | None
+    stages: dict[str, float]
+    host: Peak | None
+    allocated: Peak | None
+    failed: bool
+
+
+def clock_in_use() -> Clock:
+    """The clock of the CUDA device where PyTorch is imported already and has used one, else the wall's."""
+    torch: Any = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)  # None while torch itself is being imported
+    if cuda is not None and cuda.is_initialized():
+        return _cuda_clock(int(cuda.current_device()))
+    return _WALL
+
+
+@cache
+def _cuda_clock(index: int) -> CudaClock:
+    return CudaClock(f"cuda:{index}")
+
+
+def in_worker() -> bool:
+    """Whether this process is one in which stopwav itself measures."""
+    worker: Any = sys.modules.get("stopwav.measure.worker")
+    return worker is not None and bool(worker.serving)
+
+
+@contextmanager
+def watched(record: Callable[[Passage], None], clock: Clock, memory: bool) -> Iterator[None]:
+    """A context whose passage is handed to `record` when it ends, also by an error, which goes on.
+
+    Memory is read before the clock starts and after it stops, but not in stopwav's own workers: the marks are theirs.
+    """
+    memory = memory and not in_worker()
+    cuda = clock if isinstance(clock, CudaClock) else None
+    host = HOST.begin() if memory else None
+    allocator = allocator_peaks(cuda.device) if memory and cuda else None
+    allocated = allocator.begin() if allocator else None
+    start_ns = end_ns = 0
+    marks: list[tuple[str, int, int]] = []
+    device_s: float | None = None
+    failed = True
+    try:
+        with overhear_marks(clock.now_ns) as marks:
+            start_ns = clock.now_ns()
+            begun = _event(cuda)
+            try:
+                yield
+                failed = False
+            finally:
+                ended = _event(cuda)
+                end_ns = clock.now_ns()
+                device_s = begun.elapsed_time(ended) / 1e3 if cuda else None
+    finally:
+        peak = HOST.end(host) if host else None
+        allocator_peak = allocator.end(allocated) if allocator and allocated else None
+        stages = stage_totals(spans_of(marks, start_ns)) if marks else {}
+        record(Passage((end_ns - start_ns) / 1e9, device_s, stages, peak, allocator_peak, failed))
+
+
+def _event(clock: CudaClock | None) -> Any:
+    """An event on the device's stream, now; None without a device."""
+    if clock is None:
+        return None
+    import torch
+
+    with torch.cuda.device(clock.device):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+    return event

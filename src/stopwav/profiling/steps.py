@@ -1,0 +1,222 @@
+"""`stopwav.profile_steps`: the steps of a training or batch loop, measured by a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from stopwav.errors import StopwavError
+from stopwav.measure.clock import Clock
+from stopwav.measure.stages import open_stage, stage
+from stopwav.profiling.passage import Passage, clock_in_use, watched
+from stopwav.profiling.profile import Profile
+from stopwav.profiling.schedule import Phase, Schedule
+from stopwav.profiling.tracer import Tracer
+from stopwav.stats.control import ControlChart, control_chart
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One active step: its number in the loop, counted from 0, its cycle, and what it took."""
+
+    index: int
+    cycle: int
+    passage: Passage
+
+    @property
+    def wall_s(self) -> float:
+        """Its wall seconds."""
+        return self.passage.wall_s
+
+
+class Steps:
+    """A loop under measurement. A step lasts from one `step()` to the next; the first begins with the `with` block.
+
+    `profile` adds up the active steps and `active` lists them. Steps that wait, warm up or are traced are in neither.
+    """
+
+    def __init__(
+        self, schedule: Schedule, *, memory: bool, report: bool, clock: Clock | None, tracer: Tracer | None
+    ) -> None:
+        self.schedule = schedule
+        self.profile = Profile("steps")
+        self.active: list[Step] = []
+        self.index = 0
+        self._memory = memory
+        self._report = report
+        self._clock = clock
+        self._tracer = tracer
+        self._entered = False
+        self._measuring = False
+        self._stack: ExitStack | None = None
+        self._passage: Passage | None = None
+
+    def __enter__(self) -> Steps:
+        if self._entered:
+            raise StopwavError("profile_steps: this loop was measured already; make one for each `with`")
+        self._entered = True
+        self._begin_step()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stack is not None:
+            # The step that is under way was not ended by step(): it is not one.
+            self._stack.__exit__(kind, error, trace)
+            self._stack = None
+        if self._tracer is not None:
+            self._tracer.stop()
+        if self._report:
+            from stopwav.profiling.step_sheet import step_sheet
+            from stopwav.report.sheet import print_sheet
+
+            print_sheet(step_sheet(self))
+
+    def __str__(self) -> str:
+        from stopwav.profiling.step_sheet import step_sheet
+        from stopwav.report.sheet import sheet_text
+
+        return sheet_text(step_sheet(self))
+
+    @property
+    def phase(self) -> Phase:
+        """What the step under way is: skip, wait, warmup, active, or done when the schedule is through."""
+        return self.schedule.place(self.index, self._cycles).phase
+
+    @property
+    def tracing(self) -> bool:
+        """Whether the step under way belongs to a cycle that is traced, and not measured."""
+        place = self.schedule.place(self.index, self._cycles)
+        return place.phase not in ("skip", "done") and self._is_traced(place.cycle)
+
+    @property
+    def done(self) -> bool:
+        """Whether the schedule is through, so that the loop may be left."""
+        return self.phase == "done"
+
+    @property
+    def times_s(self) -> tuple[float, ...]:
+        """The wall seconds of the active steps."""
+        return tuple(step.wall_s for step in self.active)
+
+    @property
+    def chart(self) -> ControlChart:
+        """The upper control limit over the active steps; `above` are positions in `active`."""
+        cycles: dict[int, list[float]] = {}
+        for step in self.active:
+            cycles.setdefault(step.cycle, []).append(step.wall_s)
+        return control_chart(list(cycles.values()))
+
+    @property
+    def above_limit(self) -> tuple[Step, ...]:
+        """The active steps above the upper control limit."""
+        return tuple(self.active[position] for position in self.chart.above)
+
+    @property
+    def traces(self) -> tuple[Path, ...]:
+        """The traces written so far."""
+        return tuple(self._tracer.files) if self._tracer else ()
+
+    @property
+    def traces_planned(self) -> int:
+        """How many traces the schedule asks for."""
+        return self.schedule.repeat if self._tracer else 0
+
+    def step(self) -> None:
+        """End the step under way and begin the next."""
+        if self._stack is None:
+            raise StopwavError(
+                "profile_steps: step() outside the `with` block; call it inside, at the end of each step"
+            )
+        # While a step is measured, the stages open here are those of the step itself.
+        if self._measuring and (path := open_stage()):
+            raise StopwavError(f"profile_steps: step() inside stage {path!r}; end the stage before the step")
+        place = self.schedule.place(self.index, self._cycles)
+        self._stack.close()
+        if self._passage is not None:
+            self.profile.add(self._passage)
+            self.active.append(Step(self.index, place.cycle, self._passage))
+        if self._tracer is not None and self.tracing:
+            self._tracer.end_step()
+        self.index += 1
+        self._begin_step()
+
+    def over(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, with a step ended after each; getting a batch is the stage `data` of its step."""
+        iterator = iter(batches)
+        nothing = object()
+        while True:
+            with stage("data"):
+                batch = next(iterator, nothing)
+            if batch is nothing:
+                return
+            yield batch  # type: ignore[misc]
+            self.step()
+
+    @property
+    def _cycles(self) -> int:
+        """All cycles: the measured ones, then as many that are traced. A profiler slows even what comes after it."""
+        return self.schedule.repeat * (2 if self._tracer else 1)
+
+    def _is_traced(self, cycle: int) -> bool:
+        return self._tracer is not None and cycle >= self.schedule.repeat
+
+    def _begin_step(self) -> None:
+        self._stack = ExitStack()
+        self._passage = None
+        self._measuring = False
+        place = self.schedule.place(self.index, self._cycles)
+        if place.phase in ("skip", "done"):
+            return
+        if self._tracer is not None and self._is_traced(place.cycle):
+            if place.number == 0:
+                self._tracer.begin_cycle()
+        elif place.phase == "active":
+            self._measuring = True
+            self._stack.enter_context(watched(self._keep, self._clock or clock_in_use(), self._memory))
+
+    def _keep(self, passage: Passage) -> None:
+        self._passage = passage
+
+
+def profile_steps(
+    schedule: Schedule | None = None,
+    *,
+    wait: int | None = None,
+    warmup: int | None = None,
+    active: int | None = None,
+    repeat: int | None = None,
+    skip_first: int | None = None,
+    trace: str | Path | None = None,
+    memory: bool = True,
+    report: bool = True,
+    clock: Clock | None = None,
+) -> Steps:
+    """The steps of a loop, to be used as `with stopwav.profile_steps(wait=1, warmup=1, active=3, repeat=2) as steps:`.
+
+    Give a `Schedule`, or its fields. Call `steps.step()` at the end of each step, or loop `for batch in
+    steps.over(loader)`. With `trace` and PyTorch, as many cycles again follow the measured ones under torch.profiler;
+    each is exported to that folder, and none of them feeds a number. When the block ends a table goes to standard
+    error, unless `report` is off.
+    """
+    given = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
+    fields = {name: value for name, value in given.items() if value is not None}
+    if schedule is not None and fields:
+        raise StopwavError(f"profile_steps: give a schedule or its fields, not both (got {', '.join(fields)} as well)")
+    if schedule is None:
+        if missing := [name for name in ("wait", "warmup", "active") if name not in fields]:
+            raise StopwavError(f"profile_steps: {missing[0]}= is missing; give wait, warmup and active, or a Schedule")
+        schedule = Schedule(**fields)
+    if not isinstance(schedule, Schedule):
+        raise StopwavError(
+            f"profile_steps: {schedule!r} is no schedule; give stopwav.Schedule(wait=…, warmup=…, active=…)"
+        )
+    tracer = None if trace is None else Tracer(Path(trace), schedule)
+    return Steps(schedule, memory=memory, report=report, clock=clock, tracer=tracer)

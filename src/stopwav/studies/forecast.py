@@ -1,0 +1,49 @@
+"""How long a run of a plan may take, and what that guess is based on; and what would stop it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stopwav.errors import StopwavError
+from stopwav.studies.forecast_grid import guess_grid
+from stopwav.studies.forecast_latency import guess_latency
+from stopwav.studies.plan_file import Cell
+
+# From a run's settings: seconds, and what they are based on. A study that is not here has no estimate, and says so.
+_GUESSES: dict[str, Callable[[Any], tuple[float, list[str]]]] = {"grid": guess_grid, "latency": guess_latency}
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long a run may take (`None` where nothing is known), on what basis, and what would stop it at once."""
+
+    seconds: float | None
+    basis: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+
+def forecast(cell: Cell) -> Forecast:
+    """The forecast of one run; its engines are looked up and its audio is opened, and nothing is measured."""
+    problems = list(_engine_problems(cell))
+    guess = _GUESSES.get(cell.study)
+    if guess is None:
+        return Forecast(None, (f"no estimate for {cell.study}",), tuple(problems))
+    try:
+        seconds, basis = guess(cell.settings)
+    except StopwavError as error:
+        return Forecast(None, (), (*problems, f"{cell.where}: {error}"))
+    return Forecast(seconds, tuple(basis), tuple(problems))
+
+
+def _engine_problems(cell: Cell) -> Iterator[str]:
+    from stopwav.engines.registry import prepare
+
+    for name in ("engine", "engines"):
+        named = cell.arguments.get(name, [])
+        for engine in [named] if isinstance(named, str) else named:
+            try:
+                prepare(engine)
+            except StopwavError as error:
+                yield f"{cell.places[name]}: {error}"

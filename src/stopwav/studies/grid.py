@@ -1,0 +1,228 @@
+"""`stopwav grid`: real-time factor and peak memory of a recogniser over audio duration × batch size."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from stopwav.errors import StopwavError
+from stopwav.measure.plan import REPORT, Plan
+from stopwav.measure.rounds import Round, take_round
+from stopwav.record import Header, Record, new_path, now, runs_in
+from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload, audio_digest
+from stopwav.studies.grid_pieces import cell_key, round_from_piece, round_to_piece
+
+DEFAULT_FOLDER = Path("stopwav-runs")
+# Those of the tables that the field knows.
+DURATIONS_S = (1.0, 2.0, 5.0, 8.0, 32.0)
+BATCH_SIZES = (1, 4, 8)
+
+Progress = Callable[[str, int, int], None]
+
+
+class GridSpec(BaseModel, extra="forbid"):
+    """What is asked for; two runs with equal specs measure the same thing."""
+
+    engine: str
+    # Seconds of audio, the rows; and how many of them at once, the columns. Kept in rising order, each once.
+    durations: list[float] = Field(default=list(DURATIONS_S), min_length=1)
+    batch_sizes: list[int] = Field(default=list(BATCH_SIZES), min_length=1)
+    audio: str = BUNDLED
+    device: str | None = None
+    triangle: bool = False
+    frontier: bool = False
+    rounds: int = Field(default=3, gt=0)
+    # Seconds that loading, and then measuring, may take in one round of a cell before it is killed.
+    time_limit_s: float = Field(default=300.0, gt=0)
+    # Billions of bytes of host memory that the process of a cell may take.
+    memory_limit_gb: float | None = Field(default=None, gt=0)
+    # Seconds of audio for which the fitted law is asked.
+    predict_s: float | None = Field(default=None, gt=0)
+    seed: int = 0
+    # How a round is taken, where it is not as the default plan says.
+    plan: dict[str, Any] | None = None
+
+    @field_validator("durations", "batch_sizes")
+    @classmethod
+    def _rising(cls, values: list[Any]) -> list[Any]:
+        if not min(values) > 0 or max(values) == float("inf"):
+            raise ValueError("each must be above 0")
+        return sorted(set(values))
+
+
+def grid(
+    engine: str,
+    *,
+    durations: Sequence[float] = DURATIONS_S,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    audio: Path | str = BUNDLED,
+    device: str | None = None,
+    triangle: bool = False,
+    frontier: bool = False,
+    rounds: int = 3,
+    time_limit_s: float = 300.0,
+    memory_limit_gb: float | None = None,
+    predict_s: float | None = None,
+    seed: int = 0,
+    plan: Plan | None = None,
+    save: Path | str = DEFAULT_FOLDER,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Record:
+    """The record of a grid run: every cell in `rounds` fresh processes, in an order drawn anew for each round.
+
+    `audio` is `bundled` speech, `noise`, or a file, cut or repeated to the length. `plan` says how a round is taken;
+    its rounds, limits and seed are those given here.
+    """
+    spec = _spec(
+        engine=engine,
+        durations=list(durations),
+        batch_sizes=list(batch_sizes),
+        audio=str(audio),
+        device=device,
+        triangle=triangle,
+        frontier=frontier,
+        rounds=rounds,
+        time_limit_s=time_limit_s,
+        memory_limit_gb=memory_limit_gb,
+        predict_s=predict_s,
+        seed=seed,
+        plan=None if plan is None else asdict(plan),
+    )
+    report = progress or (lambda task, done, total: None)
+    with _open_record(spec, Path(save), resume) as record:
+        if not record.complete:
+            _run(spec, record, report)
+            record.finish()
+    return record
+
+
+def plan_of(spec: GridSpec) -> Plan:
+    """How the rounds of a run are taken."""
+    limit_bytes = None if spec.memory_limit_gb is None else round(spec.memory_limit_gb * 1e9)
+    base = REPORT if spec.plan is None else Plan(**spec.plan)
+    return replace(
+        base, rounds=spec.rounds, time_limit_s=spec.time_limit_s, memory_limit_bytes=limit_bytes, seed=spec.seed
+    )
+
+
+def cells_of(spec: GridSpec) -> list[Cell]:
+    """Every cell of the grid, those that are skipped included, row by row."""
+    return [Cell(duration_s, size) for duration_s in spec.durations for size in spec.batch_sizes]
+
+
+def is_skipped(spec: GridSpec, cell: Cell) -> bool:
+    """Whether `triangle` leaves the cell out, by the rule of SpeechBrain's `triangle_only`.
+
+    With places counted from 0, a cell is left out where row + column ≥ (rows + columns) / 2, but never in the first
+    row or the first column.
+    """
+    row, column = spec.durations.index(cell.duration_s), spec.batch_sizes.index(cell.batch_size)
+    heavy = row + column >= (len(spec.durations) + len(spec.batch_sizes)) / 2
+    return spec.triangle and heavy and row > 0 and column > 0
+
+
+def round_order(spec: GridSpec, index: int) -> list[Cell]:
+    """The cells of one round, shuffled by the seed: what drifts meanwhile does not become a trend along an axis."""
+    cells = [cell for cell in cells_of(spec) if not is_skipped(spec, cell)]
+    random.Random(f"{spec.seed} {index}").shuffle(cells)
+    return cells
+
+
+def engine_of(spec: GridSpec) -> tuple[str, str]:
+    """The engine's name with its device in it where one is asked for, and the device whose clock times it."""
+    from stopwav.engines.registry import parse_spec
+
+    own = parse_spec(spec.engine).options.get("device")
+    if spec.device is None:
+        return spec.engine, str(own or "cpu")
+    if own is not None and own != spec.device:
+        raise StopwavError(f"--device {spec.device}: engine {spec.engine!r} names another one; give one of them")
+    return (spec.engine if own is not None else f"{spec.engine},device={spec.device}"), spec.device
+
+
+def _spec(**fields: Any) -> GridSpec:
+    try:
+        return GridSpec(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
+        raise StopwavError(f"{name} {first['input']!r}: {first['msg']}") from error
+
+
+def _open_record(spec: GridSpec, folder: Path, resume: bool) -> Record:
+    if resume:
+        same = (run for run in runs_in(folder, "grid") if run.header.spec == spec.model_dump())
+        found = next(same, None)
+        if found is not None:
+            return found if found.complete else Record.resume(found.path)
+    return Record.create(new_path(folder, "grid"), _header(spec))
+
+
+def _header(spec: GridSpec) -> Header:
+    from stopwav import __version__
+    from stopwav.engines.registry import prepare
+    from stopwav.measure.health import health
+    from stopwav.measure.machine import describe
+
+    prepare(engine_of(spec)[0])  # an engine that cannot be had is an error before anything is measured
+    return Header(
+        stopwav=__version__,
+        study="grid",
+        started=now(),
+        spec=spec.model_dump(),
+        machine=describe().as_dict(),
+        corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)},
+        warnings=[{"code": caution.code, "message": caution.message} for caution in health()],
+    )
+
+
+def _run(spec: GridSpec, record: Record, report: Progress) -> None:
+    """Measure what is not in the record yet: round by round, each cell once a round."""
+    total = spec.rounds * len(round_order(spec, 0))
+    done = 0
+    for index in range(spec.rounds):
+        for cell in round_order(spec, index):
+            _take(spec, record, cell, index)
+            done += 1
+            report("measuring", done, total)
+    if spec.frontier:
+        from stopwav.studies.grid_frontier import find_frontier
+
+        for row, duration_s in enumerate(spec.durations):
+            report("largest batch", row, len(spec.durations))
+            find_frontier(spec, record, duration_s)
+
+
+def _take(spec: GridSpec, record: Record, cell: Cell, index: int) -> None:
+    """Measure one round of a cell, as far as it is not in the record, and record it at once."""
+    taken = [piece for piece in record.pieces if tuple(piece.key[:4]) == cell_key(cell, index, 0)[:4]]
+    # A throttled round is taken once more; a run killed in between still owes the repetition.
+    if len(taken) == 2 or (taken and not taken[0].data.get("throttled")):
+        return
+    doomed = _doomed(record, cell)
+    if doomed is not None:
+        record.append(round_to_piece(cell_key(cell, index, 0), doomed(index)))
+        return
+    engine, device = engine_of(spec)
+    workload = CellWorkload(engine, cell, spec.audio, spec.seed)
+    rounds = islice(take_round(workload, plan_of(spec), index, device), 2 - len(taken))
+    for attempt, one in enumerate(rounds, start=len(taken)):
+        record.append(round_to_piece(cell_key(cell, index, attempt), one))
+
+
+def _doomed(record: Record, cell: Cell) -> Callable[[int], Round] | None:
+    """What becomes of further rounds of a cell that ran out of memory or time: they would only do so again."""
+    for piece in record.pieces:
+        if piece.key[0] == "cell" and piece.key[2:4] == list(cell_key(cell, 0, 0)[2:4]):
+            one = round_from_piece(piece)
+            if one.status in ("oom", "timeout"):
+                message = f"not tried again after round {one.index}: {one.message}"
+                return lambda index: Round(index, "skipped", message)
+    return None

@@ -1,0 +1,82 @@
+"""A grid that is killed at any moment and resumed holds each piece exactly once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from grid_runs import good_round, made_up, run
+
+import stopwav
+from stopwav.record import Header, Record
+from stopwav.studies.grid import GridSpec
+from stopwav.studies.grid_cell import Cell
+from stopwav.studies.grid_pieces import cell_key, round_to_piece
+
+SCRIPT = """
+import sys
+import stopwav
+plan = stopwav.Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
+stopwav.grid("fake", durations=[0.1, 0.2], batch_sizes=[1, 2], rounds=2, plan=plan, save=sys.argv[1], resume=True)
+"""
+
+
+def test_ten_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+    moments = random.Random(0)
+    kills, seen = 0, 0
+    for _ in range(200):
+        process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stderr=subprocess.PIPE)
+        try:
+            # Ten kills spread over starting up, the first rounds and the last; then it may finish.
+            _, errors = process.communicate(timeout=moments.uniform(0.2, 1.8) if kills < 10 else 120)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            kills += 1
+        else:
+            assert process.returncode == 0, errors.decode()
+        runs = [path for path in tmp_path.glob("*.jsonl") if path.read_bytes().count(b"\n")]
+        if not runs:
+            continue
+        (path,) = runs
+        record = Record.read(path)
+        keys = [tuple(piece.key) for piece in record.pieces]
+        assert len(keys) == len(set(keys)) >= seen
+        seen = len(keys)
+        if record.complete:
+            break
+    assert kills >= 3
+    assert seen == 2 * 4
+    assert all(piece.status == "ok" for piece in record.pieces)
+
+
+def test_a_finished_grid_is_not_run_again(tmp_path: Path) -> None:
+    first = run("fake", tmp_path, durations=[0.1], batch_sizes=[1])
+    again = run("fake", tmp_path, durations=[0.1], batch_sizes=[1], resume=True)
+    assert again.path == first.path
+    assert again.found == 1
+
+
+def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = replace(good_round(0, Cell(1, 1), 1.0), throttled=True)
+    spec = GridSpec(engine="made-up", durations=[1], batch_sizes=[1], rounds=1)
+    header = Header(stopwav="0.1.0", study="grid", started="2026-01-01T00:00:00Z", spec=spec.model_dump())
+    with Record.create(tmp_path / "grid-hot.jsonl", header) as begun:
+        begun.append(round_to_piece(cell_key(Cell(1, 1), 0, 0), hot))
+    monkeypatch.setattr("stopwav.studies.grid.take_round", lambda *_: iter([hot, hot]))
+    record = stopwav.grid("made-up", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
+    assert record.path == begun.path
+    assert [piece.key for piece in record.pieces] == [["cell", 0, "1", 1, 0], ["cell", 0, "1", 1, 1]]
+    assert "throttled" in [warning.code for warning in stopwav.results(record)[0].warnings]
+
+
+def test_an_unfinished_grid_says_so(tmp_path: Path) -> None:
+    record = made_up(tmp_path, lambda cell, index: 1.0, durations=[1], batch_sizes=[1], complete=False)
+    (cell, *_) = stopwav.results(record)
+    assert "incomplete" in [warning.code for warning in cell.warnings]
