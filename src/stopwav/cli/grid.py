@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +12,13 @@ from stopwav.errors import StopwavError
 
 
 def grid(
+    context: typer.Context,
     engine: Annotated[
-        str, typer.Argument(metavar="ENGINE", help="Engine, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.")
+        str,
+        typer.Argument(
+            metavar="ENGINE",
+            help="Engine, as NAME[:SOURCE][,key=value…]; see `stopwav engines`. Or SpeechBrain's profile.yaml.",
+        ),
     ],
     durations: Annotated[str, typer.Option(help="Seconds of audio, the rows of the grid.")] = "1,2,5,8,32",
     batch_sizes: Annotated[str, typer.Option(help="Utterances at once, the columns of the grid.")] = "1,4,8",
@@ -54,14 +59,18 @@ def grid(
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.studies.grid import grid as run
 
+    arguments = {
+        "engine": engine,
+        "durations": [_number("--durations", part) for part in durations.split(",")],
+        "batch_sizes": [_whole("--batch-sizes", part) for part in batch_sizes.split(",")],
+        "audio": audio,
+        "triangle": triangle,
+        **_recipe(engine, context),
+    }
     with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
         record = run(
-            engine,
-            durations=[_number("--durations", part) for part in durations.split(",")],
-            batch_sizes=[_whole("--batch-sizes", part) for part in batch_sizes.split(",")],
-            audio=audio,
+            **arguments,
             device=device,
-            triangle=triangle,
             frontier=frontier,
             rounds=1 if quick else rounds,
             time_limit_s=time_limit,
@@ -75,6 +84,19 @@ def grid(
     if resume and record.found:
         print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
     print_results(record, as_json=json, every_metric=every_metric, page=not no_html, scientific=scientific)
+
+
+def _recipe(engine: str, context: typer.Context) -> dict[str, Any]:
+    """What SpeechBrain's recipe file asks for, where one stands in the engine's place; a flag that was given wins."""
+    from stopwav.studies.speechbrain_recipe import is_recipe, read_recipe
+
+    if not is_recipe(engine):
+        return {}
+    asked = read_recipe(engine)
+    asked.pop("traces")
+    flags = [name for name in asked if name != "engine"]
+    given = [name for name in flags if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    return {name: value for name, value in asked.items() if name not in given}
 
 
 def _number(option: str, text: str) -> float:
