@@ -43,6 +43,10 @@ def grid(
     predict: Annotated[
         float | None, typer.Option(help="Seconds of audio for which the fitted law is asked; labelled a prediction.")
     ] = None,
+    traces: Annotated[
+        bool,
+        typer.Option("--traces", help="Profile each cell once more after the sweep, for Perfetto or TensorBoard."),
+    ] = False,
     scientific: Scientific = False,
     seed: Annotated[int, typer.Option(help="Seed of the order of cells and of the noise.")] = 0,
     save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
@@ -65,6 +69,7 @@ def grid(
         "batch_sizes": [_whole("--batch-sizes", part) for part in batch_sizes.split(",")],
         "audio": audio,
         "triangle": triangle,
+        "traces": traces,
         **_recipe(engine, context),
     }
     with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
@@ -83,6 +88,10 @@ def grid(
         )
     if resume and record.found:
         print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
+    if arguments["traces"]:
+        from stopwav.studies.grid_traces import traces_folder
+
+        print(f"stopwav: traces in {traces_folder(record)}", file=sys.stderr)
     print_results(record, as_json=json, every_metric=every_metric, page=not no_html, scientific=scientific)
 
 
@@ -93,7 +102,6 @@ def _recipe(engine: str, context: typer.Context) -> dict[str, Any]:
     if not is_recipe(engine):
         return {}
     asked = read_recipe(engine)
-    asked.pop("traces")
     flags = [name for name in asked if name != "engine"]
     given = [name for name in flags if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     return {name: value for name, value in asked.items() if name not in given}

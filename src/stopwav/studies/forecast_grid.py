@@ -31,7 +31,11 @@ def guess_grid(settings: Any) -> tuple[float, list[str]]:
         f"values for {plan.min_values_s:g} to {plan.max_values_s:g} s a round, by the plan",
         measured if earlier else assumption([spec.engine], settings.save),
     ]
-    return total_s, [*basis, "the search for the largest batch is not in it"] if spec.frontier else basis
+    if spec.frontier:
+        basis.append("the search for the largest batch is not in it")
+    if settings.traces:
+        basis.append("the passes that are traced are not in it")
+    return total_s, basis
 
 
 def _round_s(plan: Plan, call_s: float, load_s: float) -> float:

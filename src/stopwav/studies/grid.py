@@ -71,6 +71,7 @@ def grid(
     predict_s: float | None = None,
     seed: int = 0,
     plan: Plan | None = None,
+    traces: bool = False,
     save: Path | str = DEFAULT_FOLDER,
     resume: bool = False,
     progress: Progress | None = None,
@@ -78,7 +79,8 @@ def grid(
     """The record of a grid run: every cell in `rounds` fresh processes, in an order drawn anew for each round.
 
     `audio` is `bundled` speech, `noise`, or a file, cut or repeated to the length. `plan` says how a round is taken;
-    its rounds, limits and seed are those given here.
+    its rounds, limits and seed are those given here. With `traces`, each cell that went well is profiled once more
+    after the sweep, in a pass that feeds no number; its trace is written beside the run file.
     """
     spec = _spec(
         engine=engine,
@@ -96,10 +98,14 @@ def grid(
         plan=None if plan is None else asdict(plan),
     )
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, Path(save), resume) as record:
+    with _open_record(spec, Path(save), resume, append=traces) as record:
         if not record.complete:
             _run(spec, record, report)
             record.finish()
+        if traces:
+            from stopwav.studies.grid_traces import trace_cells
+
+            trace_cells(spec, record, report)
     return record
 
 
@@ -156,12 +162,12 @@ def _spec(**fields: Any) -> GridSpec:
         raise StopwavError(f"{name} {first['input']!r}: {first['msg']}") from error
 
 
-def _open_record(spec: GridSpec, folder: Path, resume: bool) -> Record:
+def _open_record(spec: GridSpec, folder: Path, resume: bool, *, append: bool) -> Record:
     if resume:
         same = (run for run in runs_in(folder, "grid") if run.header.spec == spec.model_dump())
         found = next(same, None)
         if found is not None:
-            return found if found.complete else Record.resume(found.path)
+            return Record.resume(found.path) if append or not found.complete else found
     return Record.create(new_path(folder, "grid"), _header(spec))
 
 

@@ -14,6 +14,7 @@ from stopwav.studies.grid_cell import NOISE, Cell
 from stopwav.studies.grid_frontier import LARGEST_BATCH, Frontier, frontier_of
 from stopwav.studies.grid_laws import law_results
 from stopwav.studies.grid_pieces import measurements
+from stopwav.studies.grid_traces import trace_cautions
 
 NO_CUDA = "no CUDA device"
 
@@ -24,7 +25,10 @@ def grid_results(record: Record) -> list[Result]:
     measured = dict(measurements(record))
     shared = {"audio": spec.audio, "device": engine_of(spec)[1], "rounds": spec.rounds}
     doubts = tuple(_run_doubts(record, spec, measured))
-    cells = [_cell_result(spec, cell, measured.get(cell), shared, doubts) for cell in cells_of(spec)]
+    cells = [
+        _cell_result(spec, cell, measured.get(cell), shared, (*trace_cautions(record, cell), *doubts))
+        for cell in cells_of(spec)
+    ]
     frontier = [frontier_of(record, duration_s) for duration_s in spec.durations] if spec.frontier else []
     return [*cells, *law_results(spec, measured), *(_frontier_result(spec, one) for one in frontier)]
 
