@@ -65,7 +65,7 @@ class Moonshine:
 
         Without streams too, the library's voice detector remembers the utterance before, and cuts the next otherwise:
         of eight bundled utterances in four orders, six had two or three texts, mostly by a short wrong word in front.
-        Streams of silence do not reach that memory, and four seconds of silence transcribed before each utterance,
+        Streams of silence in between did not help, and four seconds of silence transcribed before each utterance,
         about 40 ms, left one that varied. So nothing is done about it here: the time is what users of the library wait,
         and texts can depend on the order.
         """

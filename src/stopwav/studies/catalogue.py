@@ -58,8 +58,8 @@ STUDIES = {
     )
 }
 
-# Arguments for Python alone: they are no values that a file can hold.
-_PYTHON_ONLY = ("plan", "progress")
+# Arguments for Python alone: they are no values that a file can hold, or another function fills them in.
+_PYTHON_ONLY = ("plan", "progress", "knobs")
 # A flag leaves out the unit that its parameter's name carries: --time-limit is time_limit_s.
 _UNITS = ("_s", "_gb")
 
