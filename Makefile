@@ -7,8 +7,9 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/stopwav demo
 
+# Two at a time, of one thread each: more would wait for each other. What times something runs alone, afterwards.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
 lint: .venv/tested

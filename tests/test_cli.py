@@ -190,3 +190,5 @@ def test_the_demo_measures_both_recognisers_within_three_minutes(tmp_path: Path)
     for engine in ("pocketsphinx", "moonshine"):
         # Whether it keeps up is the machine's to say.
         assert re.search(rf"{engine}: (keeps up|does not keep up \(.*\));\s+a word\s+appears", done.stdout, re.S)
+    # Whatever else is installed: only these two have a trained model in their package.
+    assert "untrained" not in done.stdout

@@ -20,8 +20,6 @@ from stopwav.measure.memory import (
     measure_host_peak,
 )
 
-pytestmark = pytest.mark.alone
-
 MIB = 2**20
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 

@@ -13,8 +13,6 @@ import pytest
 from stopwav.errors import StopwavError
 from stopwav.measure.process import FreshProcess
 
-pytestmark = pytest.mark.alone
-
 
 class Patient:
     """Does to its process what it is told."""

@@ -18,8 +18,6 @@ from stopwav.studies.latency import utterance_from_json
 from stopwav.studies.latency_results import streams_of
 from stopwav.studies.streaming import StreamRunner
 
-pytestmark = pytest.mark.alone
-
 
 def test_scripted_delays_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     """P50, P95 and P99 of service times within 1 % + 50 µs of what the engine itself took, by its own clock."""
