@@ -16,6 +16,9 @@ from stopwav.record import Record
 
 pytestmark = pytest.mark.alone
 
+# Few enough that a run gets to its end between kills, many enough that it takes several lives.
+UTTERANCES = 30
+
 
 def test_a_finished_run_is_not_run_again(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     corpus = tiny_corpus()
@@ -33,7 +36,7 @@ def keys(path: Path) -> list[tuple[object, ...]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_hundred_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    corpus = tiny_corpus(count=60, seconds=0.3)
+    corpus = tiny_corpus(count=UTTERANCES, seconds=0.3)
     engine = script(tmp_path, service_ms=3, final="one two", partials=["one", "one two"])
 
     def hundred_kills(seed: int) -> int:
@@ -42,7 +45,7 @@ def test_two_hundred_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorp
         kills = finished = 0
         while kills < 100:
             save = tmp_path / f"runs-{seed}-{finished}"
-            killed = _attempt(engine, corpus, save, moments.uniform(0.3, 1.6))
+            killed = _attempt(engine, corpus, save, moments.uniform(0.3, 1.8))
             kills += killed
             finished += not killed
         return finished
@@ -74,7 +77,7 @@ def _attempt(engine: str, corpus: Path, save: Path, seconds: float) -> bool:
         found = keys(path)
         assert len(found) == len(set(found))
         if not killed:
-            assert {key[3] for key in found if key[0] == "stream"} == {f"u{k:03d}" for k in range(60)}
+            assert {key[3] for key in found if key[0] == "stream"} == {f"u{k:03d}" for k in range(UTTERANCES)}
     return killed
 
 
