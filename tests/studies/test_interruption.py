@@ -62,14 +62,13 @@ def _attempt(engine: str, corpus: Path, save: Path, seconds: float) -> bool:
         *(str(corpus / "words.ctm"), "--rounds", "1", "--save", str(save), "--resume", "--json", "--no-html"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    killed = False
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
-        os.kill(process.pid, signal.SIGKILL)
-        killed = True
+        os.kill(process.pid, signal.SIGKILL)  # may come as it ends by itself: its exit status says which was first
     _, errors = process.communicate()
-    assert process.returncode == (-signal.SIGKILL if killed else 0), errors.decode()
+    killed = process.returncode == -signal.SIGKILL
+    assert killed or process.returncode == 0, errors.decode()
     # An attempt killed before its header was whole leaves no run; the next one starts afresh.
     runs = [path for path in save.glob("*.jsonl") if path.read_bytes().count(b"\n") > 0]
     assert len(runs) <= 1
