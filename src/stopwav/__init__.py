@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stopwav.stats import Estimate, Verdict
     from stopwav.studies import results
     from stopwav.studies.diff import diff
-    from stopwav.studies.explain import explain, explanation
+    from stopwav.studies.explain import explanation
     from stopwav.studies.gate import gate
     from stopwav.studies.grid import grid
     from stopwav.studies.latency import latency
@@ -65,7 +65,6 @@ _LAZY = {
     "Verdict": "stopwav.stats",
     "analyse": "stopwav.profiling.analysis",
     "diff": "stopwav.studies.diff",
-    "explain": "stopwav.studies.explain",
     "explanation": "stopwav.studies.explain",
     "gate": "stopwav.studies.gate",
     "grid": "stopwav.studies.grid",
@@ -108,7 +107,6 @@ __all__ = [
     "__version__",
     "analyse",
     "diff",
-    "explain",
     "explanation",
     "gate",
     "grid",

@@ -1,4 +1,4 @@
-"""`stopwav.explain`: settings whose effect is known are ranked and judged by it; others are not claimed."""
+"""`latency` with `explain`: settings whose effect is known are ranked and judged by it; others are not claimed."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,8 @@ from stopwav.engines.knobs import varied
 from stopwav.record import Record
 from stopwav.report.page import Section, render_page
 from stopwav.stats.gain import Explanation, Gain
-from stopwav.studies.explain import tried_knobs
 from stopwav.studies.latency_view import latency_view
+from stopwav.studies.tried_knobs import tried_knobs
 
 # An engine that spins, and offers to spin an eighth as long, to do nothing else, and what no machine has.
 SCRIPTED = """
@@ -180,7 +180,7 @@ def test_a_setting_takes_the_place_of_the_one_that_is_named() -> None:
 
 def test_the_settings_are_those_that_the_engine_offers(engine: str) -> None:
     head = engine.partition(",")[0]
-    assert [(knob.setting, knob.engine, knob.unavailable) for knob in tried_knobs(engine)] == [
+    assert [(knob.setting, knob.engine, knob.unavailable) for knob in tried_knobs([engine])] == [
         ("finish_ms=0.25", f"{head},service_ms=8,finish_ms=0.25", ""),
         ("service_ms=1.0", f"{head},service_ms=1.0", ""),
         ("final=quantum", None, "no quantum computer here"),
@@ -217,7 +217,7 @@ def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeC
     printed = json.loads(done.stdout)
     assert [result["name"] for result in printed["results"]] == [
         engine,
-        *(one.engine for one in tried_knobs(engine)[:2]),
+        *(one.engine for one in tried_knobs([engine])[:2]),
     ]
     explanation = printed["explanation"]
     assert {gain["setting"] for gain in explanation["gains"]} == {"finish_ms=0.25", "service_ms=1.0"}
@@ -234,13 +234,28 @@ def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeC
     assert "not measured: final=quantum: no quantum computer here" in report.stdout
 
 
+def test_a_plan_file_asks_for_it_too(engine: str, tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    corpus = tiny_corpus(count=1, seconds=0.2)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"studies:\n  - latency:\n      engine: {engine}\n      explain: true\n      corpus: {corpus}\n"
+        f"      words: {corpus / 'words.ctm'}\n      rounds: 1\n      save: {tmp_path / 'runs'}\n"
+    )
+    checked = command("run", "--check", plan)
+    assert checked.code == 0, checked.stderr
+    assert "offers to try: 2" in " ".join(checked.stdout.split())
+    (ran,) = stopwav.run(plan)
+    assert ran.record is not None, ran.error
+    assert explained(ran.record).left_out == (("final=quantum", "no quantum computer here"),)
+
+
 def test_a_resumed_run_goes_on_with_the_settings(engine: str, tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     corpus = tiny_corpus(count=2, seconds=0.2)
     given = {"corpus": str(corpus), "words": str(corpus / "words.ctm"), "rounds": 1, "save": tmp_path}
-    whole = stopwav.explain(engine, **given)
+    whole = stopwav.latency([engine], explain=True, **given)
     lines = whole.path.read_text().splitlines(keepends=True)
     whole.path.write_text("".join(lines[:-3]))
-    resumed = stopwav.explain(engine, resume=True, **given)
+    resumed = stopwav.latency([engine], explain=True, resume=True, **given)
     assert resumed.path == whole.path
     assert resumed.complete
     assert {tuple(piece.key) for piece in resumed.pieces} >= {
@@ -252,7 +267,9 @@ def test_the_order_alternates_so_that_no_setting_has_a_better_place(
     engine: str, tiny_corpus: MakeCorpus, tmp_path: Path
 ) -> None:
     corpus = tiny_corpus(count=2, seconds=0.2)
-    record = stopwav.explain(engine, corpus=str(corpus), words=str(corpus / "words.ctm"), rounds=1, save=tmp_path)
+    record = stopwav.latency(
+        [engine], explain=True, corpus=str(corpus), words=str(corpus / "words.ctm"), rounds=1, save=tmp_path
+    )
     order = [str(piece.key[2]) for piece in record.pieces if piece.key[0] == "stream"]
     assert order[:3] == list(reversed(order[3:]))
     assert len(set(order)) == 3

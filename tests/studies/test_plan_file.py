@@ -16,8 +16,7 @@ from stopwav.studies.speechbrain_recipe import read_recipe
 from stopwav.studies.yaml_file import MAX_BYTES, parse_yaml, read_yaml
 
 # Of a study's verb, what says how to print and not what to measure: options of `stopwav run` itself.
-# `--explain` asks for another run than the file describes: the engine and every setting that it offers.
-PRINTING = {"json", "all", "no-html", "quick", "scientific", "explain"}
+PRINTING = {"json", "all", "no-html", "quick", "scientific"}
 
 ENGINES = "studies:\n  - latency:\n      engines: [fake]\n"
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stopwav.cli.options import Corpus, Json, NoHtml, Words
-from stopwav.errors import StopwavError
-
-if TYPE_CHECKING:
-    from stopwav.record import Record
 
 
 def latency(
@@ -51,17 +45,20 @@ def latency(
     import sys
 
     from stopwav.cli.output import print_results, progress_bar
+    from stopwav.studies.latency import latency as measure
 
     with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
-        record = _study(engines, explain)(
+        record = measure(
+            engines,
             corpus=corpus,
             words=None if words is None else str(words),
             chunk_ms=chunk_ms,
-            pace=pace,
+            pace=pace,  # type: ignore[arg-type]  # whatever is typed; the spec checks it
             limit=limit,
             rounds=1 if quick else rounds,
             time_limit_s=time_limit,
             seed=seed,
+            explain=explain,
             save=save,
             resume=resume,
             progress=progress,
@@ -69,16 +66,3 @@ def latency(
     if resume and record.found:
         print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
     print_results(record, as_json=json, every_metric=every_metric, page=not no_html)
-
-
-def _study(engines: list[str], explain: bool) -> Callable[..., Record]:
-    """The study that is asked for, with its engines."""
-    if not explain:
-        from stopwav.studies.latency import latency as measure
-
-        return partial(measure, engines)
-    if len(engines) > 1:
-        raise StopwavError(f"--explain takes one engine, got {len(engines)}: {', '.join(engines)}")
-    from stopwav.studies.explain import explain as try_settings
-
-    return partial(try_settings, engines[0])

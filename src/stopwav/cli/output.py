@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stopwav.record import Record, Result
     from stopwav.stats.gain import Explanation
-    from stopwav.studies.latency import Progress
+    from stopwav.studies.spec import Progress
 
 
 T = TypeVar("T")

@@ -1,80 +1,24 @@
-"""`stopwav latency --explain`: what would make an engine quicker, each setting measured beside the engine as it is."""
+"""What a run of `stopwav latency --explain` found: how much each setting gains over the engine as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from stopwav.errors import StopwavError
-from stopwav.measure.pacer import Pace
 from stopwav.record import Record
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Question, answer_all, ask_nothing, ask_ratio
 from stopwav.stats.gain import Explanation, Gain, ranked
 from stopwav.studies.diff import ask_wer, common_utterances
-from stopwav.studies.latency import DEFAULT_FOLDER, Progress, TriedKnob, engine_names, make_spec, measure_latency
+from stopwav.studies.latency import engine_names
 from stopwav.studies.round_values import METRICS, WAITS, Metric, Missing, Side, side_of, values_by_round
+from stopwav.studies.tried_knobs import TriedKnob
 
 _BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in (*METRICS, *WAITS)}
 # What a listener feels: when words appear, or, where no words are timed, the wait of the sample that waits longest;
 # its P50 where a round has too few chunks for a P95.
 _FELT = ("word_latency_p50", "longest_wait_p95", "longest_wait_p50")
-
-
-def explain(
-    engine: str,
-    *,
-    corpus: str = "bundled",
-    words: str | None = None,
-    chunk_ms: float | None = None,
-    pace: Pace = "virtual",
-    limit: int | None = None,
-    rounds: int = 3,
-    time_limit_s: float = 60.0,
-    seed: int = 0,
-    save: Path | str = DEFAULT_FOLDER,
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> Record:
-    """The record of a latency run of an engine and of every setting that it offers to try, all interleaved.
-
-    `stopwav.explanation(record)` says what each setting gains.
-    """
-    knobs = tried_knobs(engine)
-    spec = make_spec(
-        engines=[engine, *(knob.engine for knob in knobs if knob.engine is not None)],
-        corpus=str(corpus),
-        words=None if words is None else str(words),
-        chunk_ms=chunk_ms,
-        pace=pace,
-        limit=limit,
-        rounds=rounds,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        knobs=knobs,
-    )
-    return measure_latency(spec, Path(save), resume, progress)
-
-
-def tried_knobs(engine: str) -> list[TriedKnob]:
-    """The settings that an engine offers, each with the engine that has it, or with why it is not tried here."""
-    from stopwav.engines.knobs import knobs_of, varied
-    from stopwav.engines.registry import prepare
-
-    prepare(engine)
-    knobs: list[TriedKnob] = []
-    for knob in knobs_of(engine):
-        other = varied(engine, knob)
-        if not knob.unavailable:
-            prepare(other)
-        tried = None if knob.unavailable else other
-        if other != engine and all(tried is None or tried != one.engine for one in knobs):
-            knobs.append(TriedKnob(setting=knob.text, engine=tried, unavailable=knob.unavailable))
-    if not knobs:
-        raise StopwavError(f"engine {engine!r} offers no other settings to try; measure it without --explain")
-    return knobs
 
 
 @dataclass(frozen=True)
@@ -88,7 +32,7 @@ class _Pair:
 
 
 def explanation(record: Record) -> Explanation | None:
-    """What each setting gains in a run of `explain`, computed anew; None for a run that tried none.
+    """What each setting gains in a run with `explain`, computed anew; None for a run that tried none.
 
     All verdicts together have one confidence of 95 %. They need two rounds or more.
     """

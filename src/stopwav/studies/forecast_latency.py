@@ -13,6 +13,7 @@ from stopwav.record import Piece, runs_in
 from stopwav.speech.corpus import Corpus, load_corpus
 from stopwav.speech.events import trace_from_json
 from stopwav.studies.contender import duration_s
+from stopwav.studies.tried_knobs import tried_knobs, with_settings
 
 # Without an earlier run, an engine is taken to work as fast as speech arrives: most are faster.
 ASSUMED_RTF = 1.0
@@ -31,7 +32,11 @@ def guess_latency(settings: Any) -> tuple[float, list[str]]:
     audio_s = count * mean_s
     basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {settings.rounds}"]
     total_s, assumed = 0.0, []
-    for engine in dict.fromkeys(settings.engines):
+    engines = settings.engines
+    if settings.explain:
+        engines = with_settings(engines, tried_knobs(engines))
+        basis.append(f"settings that {engines[0]} offers to try: {len(engines) - 1}")
+    for engine in dict.fromkeys(engines):
         earlier = _earlier(engine, Path(settings.save))
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
@@ -42,7 +47,7 @@ def guess_latency(settings: Any) -> tuple[float, list[str]]:
         streams_s = audio_s * (rtf if settings.pace == "virtual" else max(rtf, 1.0))
         warm_up_s = max(Plan().warmup_s, MIN_WARMUP_CALLS * mean_s * rtf)
         round_s = load_s + mean_s * rtf + warm_up_s + streams_s + longest_s * rtf
-        total_s += settings.engines.count(engine) * settings.rounds * round_s
+        total_s += engines.count(engine) * settings.rounds * round_s
     if assumed:
         basis.append(assumption(assumed, settings.save))
     return total_s, basis

@@ -9,21 +9,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import REPORT, Plan
 from stopwav.measure.rounds import Round, take_round
-from stopwav.record import Header, Record, new_path, now, runs_in
+from stopwav.record import Header, Record, new_path, runs_in
 from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload, audio_digest
 from stopwav.studies.grid_pieces import cell_key, round_from_piece, round_to_piece
+from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
-DEFAULT_FOLDER = Path("stopwav-runs")
 # Those of the tables that the field knows.
 DURATIONS_S = (1.0, 2.0, 5.0, 8.0, 32.0)
 BATCH_SIZES = (1, 4, 8)
-
-Progress = Callable[[str, int, int], None]
 
 
 class GridSpec(BaseModel, extra="forbid"):
@@ -82,7 +80,8 @@ def grid(
     its rounds, limits and seed are those given here. With `traces`, each cell that went well is profiled once more
     after the sweep, in a pass that feeds no number; its trace is written beside the run file.
     """
-    spec = _spec(
+    spec = checked(
+        GridSpec,
         engine=engine,
         durations=list(durations),
         batch_sizes=list(batch_sizes),
@@ -153,15 +152,6 @@ def engine_of(spec: GridSpec) -> tuple[str, str]:
     return (spec.engine if own is not None else f"{spec.engine},device={spec.device}"), spec.device
 
 
-def _spec(**fields: Any) -> GridSpec:
-    try:
-        return GridSpec(**fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
-        raise StopwavError(f"{name} {first['input']!r}: {first['msg']}") from error
-
-
 def _open_record(spec: GridSpec, folder: Path, resume: bool, *, append: bool) -> Record:
     if resume:
         same = (run for run in runs_in(folder, "grid") if run.header.spec == spec.model_dump())
@@ -172,21 +162,10 @@ def _open_record(spec: GridSpec, folder: Path, resume: bool, *, append: bool) ->
 
 
 def _header(spec: GridSpec) -> Header:
-    from stopwav import __version__
     from stopwav.engines.registry import prepare
-    from stopwav.measure.health import health
-    from stopwav.measure.machine import describe
 
     prepare(engine_of(spec)[0])  # an engine that cannot be had is an error before anything is measured
-    return Header(
-        stopwav=__version__,
-        study="grid",
-        started=now(),
-        spec=spec.model_dump(),
-        machine=describe().as_dict(),
-        corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)},
-        warnings=[{"code": caution.code, "message": caution.message} for caution in health()],
-    )
+    return header_of("grid", spec, corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)})
 
 
 def _run(spec: GridSpec, record: Record, report: Progress) -> None:

@@ -16,9 +16,10 @@ from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
 from stopwav.measure.workload import Workload
 from stopwav.record import Piece, Record
-from stopwav.studies.grid import GridSpec, Progress, cells_of, engine_of, plan_of
+from stopwav.studies.grid import GridSpec, cells_of, engine_of, plan_of
 from stopwav.studies.grid_cell import Cell, CellWorkload
 from stopwav.studies.grid_pieces import measurements
+from stopwav.studies.spec import Progress
 
 # What torch.profiler calls an operator; its marks of its own steps are in every trace.
 _OPERATOR = "cpu_op"

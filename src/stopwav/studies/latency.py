@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from stopwav.errors import Caution, StopwavError
+from stopwav.errors import Caution
 from stopwav.measure.pacer import Pace
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import alternating_order
-from stopwav.record import Header, Record, new_path, now, runs_in
+from stopwav.record import Header, Record, new_path, runs_in
 from stopwav.speech.corpus import Corpus, Utterance, Word, load_corpus
 from stopwav.studies.contender import Contender, duration_s
-
-DEFAULT_FOLDER = Path("stopwav-runs")
-
-Progress = Callable[[str, int, int], None]
-
-
-class TriedKnob(BaseModel, extra="forbid"):
-    """A setting that an engine offers to try: the engine with it, or why it is not tried."""
-
-    setting: str
-    engine: str | None = None
-    unavailable: str = ""
+from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
+from stopwav.studies.tried_knobs import TriedKnob, tried_knobs, with_settings
 
 
 class LatencySpec(BaseModel, extra="forbid"):
@@ -59,13 +49,20 @@ def latency(
     rounds: int = 3,
     time_limit_s: float = 60.0,
     seed: int = 0,
+    explain: bool = False,
     save: Path | str = DEFAULT_FOLDER,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Record:
-    """The record of a latency run: every engine streams every utterance, in `rounds` fresh processes each."""
-    spec = make_spec(
-        engines=list(engines),
+    """The record of a latency run: every engine streams every utterance, in `rounds` fresh processes each.
+
+    With `explain`, one engine is measured beside itself with each setting that it offers to try, all interleaved;
+    `stopwav.explanation(record)` says what each setting gains.
+    """
+    knobs = tried_knobs(list(engines)) if explain else None
+    spec = checked(
+        LatencySpec,
+        engines=with_settings(list(engines), knobs),
         corpus=str(corpus),
         words=None if words is None else str(words),
         chunk_ms=chunk_ms,
@@ -74,28 +71,14 @@ def latency(
         rounds=rounds,
         time_limit_s=time_limit_s,
         seed=seed,
+        knobs=knobs,
     )
-    return measure_latency(spec, Path(save), resume, progress)
-
-
-def measure_latency(spec: LatencySpec, save: Path, resume: bool, progress: Progress | None) -> Record:
-    """The record of the run that a spec asks for: a new one, or an unfinished one gone on with."""
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, save, resume, report) as record:
+    with _open_record(spec, Path(save), resume, report) as record:
         if not record.complete:
             _run(spec, record, report)
             record.finish()
     return record
-
-
-def make_spec(**fields: Any) -> LatencySpec:
-    """The spec, or an error that names the option with a wrong value."""
-    try:
-        return LatencySpec(**fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
-        raise StopwavError(f"{name} {first['input']!r}: {first['msg']}") from error
 
 
 def _open_record(spec: LatencySpec, folder: Path, resume: bool, report: Progress) -> Record:
@@ -132,18 +115,11 @@ def _prepare_corpus(spec: LatencySpec, report: Progress) -> Corpus:
 
 
 def _header(spec: LatencySpec, corpus: Corpus) -> Header:
-    from stopwav import __version__
-    from stopwav.measure.health import health
-    from stopwav.measure.machine import describe
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 
-    return Header(
-        stopwav=__version__,
-        study="latency",
-        started=now(),
-        spec=spec.model_dump(),
-        machine=describe().as_dict(),
-        warnings=[{"code": caution.code, "message": caution.message} for caution in health()],
+    return header_of(
+        "latency",
+        spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
         corpus={
             "name": corpus.name,

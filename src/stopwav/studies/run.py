@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.studies.catalogue import STUDIES
 from stopwav.studies.plan_file import Cell, read_plan
-
-Progress = Callable[[str, int, int], None]
+from stopwav.studies.spec import Progress
 
 
 @dataclass(frozen=True)
