@@ -8,7 +8,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from grid_runs import good_round, made_up, run
 
 import stopwav
@@ -62,15 +61,14 @@ def test_a_finished_grid_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     hot = replace(good_round(0, Cell(1, 1), 1.0), throttled=True)
-    spec = GridSpec(engine="made-up", durations=[1], batch_sizes=[1], rounds=1)
+    spec = GridSpec(engine="fake", durations=[1], batch_sizes=[1], rounds=1)
     header = Header(stopwav="0.1.0", study="grid", started="2026-01-01T00:00:00Z", spec=spec.model_dump())
     with Record.create(tmp_path / "grid-hot.jsonl", header) as begun:
         begun.append(round_to_piece(cell_key(Cell(1, 1), 0, 0), hot))
-    monkeypatch.setattr("stopwav.studies.grid.take_round", lambda *_: iter([hot, hot]))
-    record = stopwav.grid("made-up", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
+    record = stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
     assert record.path == begun.path
     assert [piece.key for piece in record.pieces] == [["cell", 0, "1", 1, 0], ["cell", 0, "1", 1, 1]]
     assert "throttled" in [warning.code for warning in stopwav.results(record)[0].warnings]

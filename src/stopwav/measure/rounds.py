@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -127,13 +127,18 @@ def measure(
     plan: Plan = REPORT,
     *,
     device: str = "cpu",
+    only: Sequence[int] | None = None,
     on_round: Callable[[Round], None] | None = None,
 ) -> Measurement:
-    """The measurement of a workload: each of `plan.rounds` rounds in a fresh process."""
+    """The measurement of a workload: each of `plan.rounds` rounds in a fresh process.
+
+    With `only`, just these rounds are taken, counted from 0: a study takes them in an order of its own, as it does
+    where many workloads are interleaved or some rounds are there already. `on_round` is called with each as it ends.
+    """
     workload = as_workload(workload)
     rounds: list[Round] = []
-    for index in range(plan.rounds):
-        for one in take_round(workload, plan, index, device):
+    for index in range(plan.rounds) if only is None else only:
+        for one in _take_round(workload, plan, index, device):
             rounds.append(one)
             if on_round is not None:
                 on_round(one)
@@ -156,10 +161,8 @@ def race(
     rounds: list[list[Round]] = [[], []]
     for index in range(plan.rounds):
         for side in alternating_order(2, index):
-            for one in take_round(sides[side], plan, index, device):
-                rounds[side].append(one)
-                if on_round is not None:
-                    on_round(one)
+            taken = measure(sides[side], plan, device=device, only=[index], on_round=on_round)
+            rounds[side] += taken.rounds
     first, second = (
         Measurement(side.name, dict(side.params), tuple(taken)) for side, taken in zip(sides, rounds, strict=True)
     )
@@ -172,7 +175,7 @@ def alternating_order(count: int, index: int) -> list[int]:
     return order if index % 2 == 0 else order[::-1]
 
 
-def take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iterator[Round]:
+def _take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iterator[Round]:
     """One round in a fresh process, and its repetition where the processor was throttled meanwhile."""
     first = _run_round(workload, plan, index, device)
     yield first

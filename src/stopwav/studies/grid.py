@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import REPORT, Plan
-from stopwav.measure.rounds import Round, take_round
+from stopwav.measure.rounds import Round, measure
 from stopwav.record import Header, Record, new_path, runs_in
 from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload, audio_digest
 from stopwav.studies.grid_pieces import cell_key, round_from_piece, round_to_piece
@@ -189,7 +189,7 @@ def _take(spec: GridSpec, record: Record, cell: Cell, index: int) -> None:
     """Measure one round of a cell, as far as it is not in the record, and record it at once."""
     taken = [piece for piece in record.pieces if tuple(piece.key[:4]) == cell_key(cell, index, 0)[:4]]
     # A throttled round is taken once more; a run killed in between still owes the repetition.
-    if len(taken) == 2 or (taken and not taken[0].data.get("throttled")):
+    if len(taken) > 1 or (taken and not taken[0].data.get("throttled")):
         return
     doomed = _doomed(record, cell)
     if doomed is not None:
@@ -197,9 +197,14 @@ def _take(spec: GridSpec, record: Record, cell: Cell, index: int) -> None:
         return
     engine, device = engine_of(spec)
     workload = CellWorkload(engine, cell, spec.audio, spec.seed)
-    rounds = islice(take_round(workload, plan_of(spec), index, device), 2 - len(taken))
-    for attempt, one in enumerate(rounds, start=len(taken)):
-        record.append(round_to_piece(cell_key(cell, index, attempt), one))
+    attempts = count(len(taken))
+    measure(
+        workload,
+        plan_of(spec),
+        device=device,
+        only=[index],
+        on_round=lambda one: record.append(round_to_piece(cell_key(cell, index, next(attempts)), one)),
+    )
 
 
 def _doomed(record: Record, cell: Cell) -> Callable[[int], Round] | None:
