@@ -1,5 +1,6 @@
 """docs/reference/run-file.md: the format of a run file."""
 
+import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel
@@ -168,7 +169,8 @@ def _fields(model: type[BaseModel], meanings: Mapping[str, str]) -> str:
 def _kind(annotation: object) -> str:
     if isinstance(annotation, type) and not hasattr(annotation, "__args__"):
         return annotation.__name__
-    return str(annotation).replace("typing.", "")
+    # What a value must be beside its type, such as above 0, is no part of the format.
+    return re.sub(r"Annotated\[(\w+), [^]]*\]", r"\1", str(annotation).replace("typing.", ""))
 
 
 def _keys(meanings: Mapping[str, str]) -> str:

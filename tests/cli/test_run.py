@@ -154,3 +154,10 @@ def test_init_of_an_unknown_study_names_those_there_are(tmp_path: Path) -> None:
 def test_the_examples_pass_the_check(path: Path) -> None:
     done = stopwav(ROOT, "run", "--check", path)
     assert done.code == 0, done.stdout + done.stderr
+
+
+def test_check_sees_a_device_that_the_engine_cannot_be_put_on(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("studies:\n  - grid: {engine: pocketsphinx, device: cuda}\n")
+    done = stopwav(tmp_path, "run", "--check", "plan.yaml")
+    assert done.code == 2
+    assert "PROBLEM: plan.yaml:2:20: engine 'pocketsphinx,device=cuda'" in done.stdout

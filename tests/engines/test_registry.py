@@ -32,6 +32,7 @@ def test_a_spec_is_taken_apart(text: str, name: str, source: str | None, options
         (":x", "has no name"),
         ("fake,beam", "'beam' is not key=value"),
         ("pocketsphynx", "did you mean 'pocketsphinx'"),
+        ("profile.yaml", "is read by the command `stopwav grid FILE`"),
         ("qqq", "there are pocketsphinx"),
         ("fake,beam=3", "it takes service_ms"),
         ("pocketsphinx,beam=3", "takes no options"),

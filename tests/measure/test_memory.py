@@ -93,6 +93,23 @@ def test_free_heap_of_an_earlier_pass_is_not_in_the_baseline() -> None:
     assert second == pytest.approx(50_000_000, rel=0.05)
 
 
+def test_what_loading_left_in_the_heap_is_not_in_the_baseline() -> None:
+    # As above: the pass gives the blocks back, so a baseline that held them would lie above its peak.
+    [found] = in_fresh_process(
+        """
+        from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
+
+        blocks = [b"x" * 50_000 for _ in range(1000)]
+        pin = blocks.pop()
+        del blocks
+        loaded = host_baseline_bytes()
+        found = [measure_host_peak(lambda: bytearray(b"x" * 20_000_000), loaded).over_baseline_bytes]
+        """
+    )
+    # Once as bytes, once as the array.
+    assert found == pytest.approx(40_000_000, rel=0.05)
+
+
 def test_memory_that_is_reserved_but_never_touched_is_not_resident() -> None:
     [found] = in_fresh_process(
         """

@@ -45,6 +45,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StopwavError, match="other corpus"):
         stopwav.diff(speech, noise)
     assert stopwav.diff(speech, noise, force=True).forced
+    with pytest.raises(StopwavError, match="made-up on cpu against made-up on cuda"):
+        stopwav.diff(speech, grid_of(tmp_path, 1.0, device="cuda"))
     with pytest.raises(StopwavError, match="no measured cell in common"):
         stopwav.diff(speech, grid_of(tmp_path, 1.0, durations=[3]))
     latency = Path(__file__).parent.parent / "data" / "latency-real.jsonl"

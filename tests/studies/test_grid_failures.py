@@ -2,14 +2,16 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import command
-from grid_runs import engine_file, run
+from grid_runs import engine_file, made_up, run
 from test_grid_study import by_place
 
 import stopwav
 from stopwav.measure.worker import is_out_of_memory, speaks_of_memory
+from stopwav.studies.grid_cell import Cell
 from stopwav.studies.grid_frontier import LARGEST_BATCH, Frontier, next_batch
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces a limit")
@@ -116,3 +118,38 @@ def test_nothing_measured_is_said(tmp_path: Path) -> None:
     printed = command("report", record.path)
     assert printed.code == 2
     assert "Nothing was measured" in printed.stdout
+
+
+def test_a_cell_that_begins_with_an_error_is_not_tried_again(tmp_path: Path) -> None:
+    """A model that is not there would be looked for in every round, for nothing."""
+    counted = tmp_path / "calls"
+    count = f"open({str(counted)!r}, 'a').write('x')"
+    record = run(
+        engine_file(tmp_path, f"{count}; raise ValueError('no')"), tmp_path, rounds=3, durations=[1], batch_sizes=[1]
+    )
+    assert [piece.status for piece in record.pieces] == ["error", "skipped", "skipped"]
+    assert counted.read_text() == "x"
+    assert "not tried again after round 0: ValueError: no" in record.pieces[1].message
+    (cell,) = by_place(record).values()
+    assert cell.status == "error"
+
+
+def test_a_frontier_without_a_single_utterance_is_nothing_measured(tmp_path: Path) -> None:
+    engine = engine_file(tmp_path, "raise ValueError('no')")
+    record = run(engine, tmp_path, durations=[1], batch_sizes=[1], frontier=True)
+    printed = command("report", record.path)
+    assert printed.code == 2
+    assert "1 s: 0 (1 ended with error: ValueError: no" in printed.stdout
+
+
+def test_a_search_that_was_interrupted_says_so(tmp_path: Path) -> None:
+    def time_s(cell: Cell, index: int) -> float | str:
+        return "oom" if cell.batch_size == 8 else 1.0
+
+    options: dict[str, Any] = {"durations": [1], "frontier": True, "complete": False}
+    record = made_up(tmp_path, time_s, batch_sizes=[2, 8], **options)
+    found = stopwav.results(record)[-1]
+    assert (found.status, found.metrics["largest_batch"].value) == ("skipped", 2)
+    printed = command("report", record.path)
+    assert "1 s: 2 (at least: the search is not finished)" in printed.stdout
+    assert printed.code == 1

@@ -8,12 +8,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import soundfile
 from grid_runs import good_round, made_up, run
 
 import stopwav
 from stopwav.record import Header, Record
 from stopwav.studies.grid import GridSpec
-from stopwav.studies.grid_cell import Cell
+from stopwav.studies.grid_cell import BUNDLED, Cell, audio_digest
 from stopwav.studies.grid_pieces import cell_key, round_to_piece
 
 SCRIPT = """
@@ -60,12 +61,28 @@ def test_a_finished_grid_is_not_run_again(tmp_path: Path) -> None:
     assert again.found == 1
 
 
+def test_a_run_on_other_audio_of_the_same_name_is_not_gone_on_with(tmp_path: Path) -> None:
+    audio = tmp_path / "a.wav"
+    soundfile.write(audio, [0.1] * 1600, 16_000)
+    first = run("fake", tmp_path, durations=[0.1], batch_sizes=[1], audio=audio)
+    soundfile.write(audio, [0.2] * 1600, 16_000)
+    other = run("fake", tmp_path, durations=[0.1], batch_sizes=[1], audio=audio, resume=True)
+    assert other.path != first.path
+    assert other.found == 0
+
+
 def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(
     tmp_path: Path,
 ) -> None:
     hot = replace(good_round(0, Cell(1, 1), 1.0), throttled=True)
     spec = GridSpec(engine="fake", durations=[1], batch_sizes=[1], rounds=1)
-    header = Header(stopwav="0.1.0", study="grid", started="2026-01-01T00:00:00Z", spec=spec.model_dump())
+    header = Header(
+        stopwav="0.1.0",
+        study="grid",
+        started="2026-01-01T00:00:00Z",
+        spec=spec.model_dump(),
+        corpus={"digest": audio_digest(BUNDLED, 0)},
+    )
     with Record.create(tmp_path / "grid-hot.jsonl", header) as begun:
         begun.append(round_to_piece(cell_key(Cell(1, 1), 0, 0), hot))
     record = stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)

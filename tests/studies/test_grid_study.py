@@ -12,7 +12,7 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.record import Record, Result
-from stopwav.studies.grid import GridSpec, cells_of, is_skipped, round_order
+from stopwav.studies.grid import GridSpec, cells_of, device_of, engine_of, is_skipped, round_order
 from stopwav.studies.grid_cell import Cell, make_audio
 
 
@@ -166,6 +166,13 @@ def test_noise_is_flagged_with_the_measured_difference_where_speech_was_run_too(
     assert f"noise took 0.25 to 0.50 times as long as bundled in {speech.path.name}" in codes(alone)["noise"]
 
 
+def test_a_duration_of_many_digits_is_found_again_under_all_of_them(tmp_path: Path) -> None:
+    durations = [0.1, 1 / 3, 0.3333334, 1234567.5]
+    record = made_up(tmp_path, lambda cell, index: 1.0, rounds=1, durations=durations, batch_sizes=[1])
+    cells = by_place(Record.read(record.path))
+    assert {duration_s: cell.status for (duration_s, _), cell in cells.items()} == dict.fromkeys(durations, "ok")
+
+
 def test_an_engine_without_batches_says_so(tmp_path: Path) -> None:
     path = tmp_path / "streaming.py"
     path.write_text(
@@ -180,12 +187,19 @@ def test_an_engine_without_batches_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"durations": [0.0]}, "--durations"),
+        ({"durations": [1.0, 0.0]}, "--durations 0.0: "),
+        ({"durations": [1.0, math.nan]}, "--durations nan: "),
+        ({"durations": [math.inf]}, "--durations inf: "),
+        ({"batch_sizes": [1, 0]}, "--batch-sizes 0: "),
         ({"batch_sizes": []}, "--batch-sizes"),
         ({"rounds": 0}, "--rounds"),
         ({"audio": "nowhere.wav"}, "nowhere.wav"),
         ({"device": "cuda"}, "device"),
-        ({"memory_limit_gb": -1}, "--memory-limit"),
+        ({"memory_limit_gb": -1}, "--memory-limit -1: "),
+        ({"memory_limit_gb": math.inf}, "--memory-limit inf: "),
+        ({"time_limit_s": math.inf}, "--time-limit inf: "),
+        ({"predict_s": math.nan}, "--predict nan: "),
+        ({"seed": -1}, "--seed -1: "),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_is(
@@ -199,6 +213,20 @@ def test_what_cannot_be_measured_is_said_before_anything_is(
 def test_a_device_named_twice_must_be_the_same(tmp_path: Path) -> None:
     with pytest.raises(StopwavError, match="names another one"):
         stopwav.grid("emformer-rnnt,device=cpu", device="cuda", save=tmp_path)
+
+
+def test_an_engine_that_knows_no_devices_is_on_the_cpu(tmp_path: Path) -> None:
+    (cell,) = by_place(run("fake", tmp_path, durations=[0.1], batch_sizes=[1], device="cpu")).values()
+    assert (cell.status, cell.params["device"]) == ("ok", "cpu")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1", None])
+def test_an_engine_that_knows_devices_is_told_which(device: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text("class Own:\n    def __init__(self, device='own'): ...\n")
+    spec = GridSpec(engine=f"{path}:Own", device=device)
+    assert engine_of(spec) == (f"{path}:Own,device={device}" if device else f"{path}:Own")
+    assert device_of(spec) == (device or "cpu")
 
 
 def test_a_batch_must_be_answered_in_full(tmp_path: Path) -> None:

@@ -69,6 +69,16 @@ def test_an_engine_without_torch_is_said_to_leave_nothing_for_the_profiler(tmp_p
     assert (operator.name, operator.calls) == ("transcribe", 1)
 
 
+def test_what_a_killed_pass_left_makes_room_for_the_whole_trace(tmp_path: Path) -> None:
+    record = run("fake,batch_ms=1", tmp_path, durations=[0.5], batch_sizes=[1])
+    left = traces_folder(record) / "0.5s-x1" / "host_1.1.pt.trace.json"
+    left.parent.mkdir(parents=True)
+    left.write_text('{"traceEvents": [')
+    run("fake,batch_ms=1", tmp_path, durations=[0.5], batch_sizes=[1], traces=True, resume=True)
+    (trace,) = left.parent.iterdir()
+    assert trace != left
+
+
 def test_traces_come_after_the_sweep_and_change_no_number(tmp_path: Path) -> None:
     options: dict[str, Any] = {"durations": [0.5], "batch_sizes": [1, 2]}
     plain = run("fake,batch_ms=1", tmp_path, **options)

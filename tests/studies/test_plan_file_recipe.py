@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
+from stopwav.studies.plan_file import read_plan
 from stopwav.studies.speechbrain_recipe import is_recipe, read_recipe
 
 MODEL = "pretrained_model:\n  source: speechbrain/some-model\n  type: EncoderASR\n"
@@ -122,6 +123,27 @@ def test_references_that_double_at_each_step_are_bounded(tmp_path: Path) -> None
     steps = "".join(f"{name}: !ref {f'<{after}>' * 9}\n" for name, after in zip("abcdefgh", "bcdefghi", strict=True))
     said = error(tmp_path, f"{steps}i: ''\npretrained_model: {{source: !ref <a>, type: x}}")
     assert "goes round, or there are more than 100" in said
+
+
+def test_a_plan_file_may_name_a_recipe_and_what_it_says_itself_wins(tmp_path: Path) -> None:
+    recipe = tmp_path / "profile.yaml"
+    recipe.write_text(
+        "pretrained_model: {source: some/model, type: EncoderASR}\n"
+        "profiling_dimensions: {audio_mockup_secs: [3], batch_sizes: [5], triangle_only: False}\n"
+    )
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"studies:\n  - grid: {{engine: {recipe}, batch-sizes: [7], rounds: 1}}\n")
+    (cell,) = read_plan(plan)
+    assert cell.arguments == {
+        "engine": "speechbrain:some/model,type=EncoderASR",
+        "durations": [3],
+        "batch_sizes": [7],
+        "audio": "noise",
+        "triangle": False,
+        "traces": False,
+        "rounds": 1,
+    }
+    assert cell.settings.durations == [3.0]
 
 
 def test_a_recipe_is_told_from_an_engine_by_its_suffix() -> None:

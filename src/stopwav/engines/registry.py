@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -157,6 +157,8 @@ def find_class(spec: EngineSpec) -> Callable[..., object]:
         names = [one.name for one in available()]
         near = difflib.get_close_matches(spec.name, names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}, or your own my_engine.py:Class"
+        if spec.name.endswith((".yaml", ".yml")):
+            hint = "a recipe of SpeechBrain's is read by the command `stopwav grid FILE` and in plan files alone"
         raise StopwavError(f"unknown engine {spec.name!r}: {hint}")
     if listed.version is None:
         raise StopwavError(f"engine {spec.name!r} needs {listed.package}, which is not installed: {listed.install}")
@@ -188,6 +190,13 @@ def prepare(text: str) -> Callable[[], object]:
         arguments["source"] = spec.source
     _check_arguments(spec, factory, arguments)
     return partial(factory, **arguments)
+
+
+@cache
+def takes(text: str, option: str) -> bool:
+    """Whether the engine that a spec names has such an option."""
+    parameters = inspect.signature(find_class(parse_spec(text))).parameters.values()
+    return any(one.name == option or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def make(text: str) -> Engine | StreamingEngine:

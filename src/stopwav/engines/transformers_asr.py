@@ -28,6 +28,7 @@ SAMPLE_RATE_HZ = 16_000
 # Drawn anew by every load, since only training uses it.
 TRAINING_ONLY = "masked_spec_embed"
 TRANSDUCERS = ("AutoModelForTDT", "AutoModelForRNNT")  # not in every version
+PARAKEET_TRANSDUCERS = ("parakeet_tdt", "parakeet_rnnt")
 
 
 class Transformers:
@@ -78,29 +79,28 @@ class Transformers:
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
         """The text of each utterance; the batch is padded to its longest and goes through the model at once."""
+        in_windows = self._window is not None and max(len(audio.samples) for audio in batch) > self._window
         with stage("features"):
             inputs = self._processor(
                 [audio.samples for audio in batch],
                 sampling_rate=SAMPLE_RATE_HZ,
                 return_tensors="pt",
                 return_attention_mask=True,
-                **self._padding(max(len(audio.samples) for audio in batch)),
+                **self._padding(in_windows),
             )
         with stage("copy"):
             inputs = inputs.to(self._device, self._model.dtype)
         with stage("inference"), torch.inference_mode():
             # Bringing the few numbers back waits for the GPU, so that its work counts here and not as text.
-            tokens = (self._label(inputs) if self._is_ctc else self._generate(inputs)).cpu()
+            tokens = (self._label(inputs) if self._is_ctc else self._generate(inputs, in_windows)).cpu()
         with stage("post"):
             texts: list[str] = self._processor.batch_decode(tokens, skip_special_tokens=not self._is_ctc)
             return [text.strip() for text in texts]
 
-    def _padding(self, longest: int) -> dict[str, Any]:
-        if self._window is None:
-            return {"padding": "longest"}
-        if longest <= self._window:
-            return {"padding": "max_length"}
-        return {"padding": "longest", "truncation": False}
+    def _padding(self, in_windows: bool) -> dict[str, Any]:
+        if in_windows:
+            return {"padding": "longest", "truncation": False}
+        return {"padding": "longest" if self._window is None else "max_length"}
 
     def _label(self, inputs: Any) -> Tensor:
         """The best label of each frame, the blank where there is only padding."""
@@ -109,8 +109,10 @@ class Transformers:
         labels: Tensor = self._model(**given).logits.argmax(dim=-1)
         return labels.masked_fill(~_frames(self._model, labels.shape[1], mask), self._processor.tokenizer.pad_token_id)
 
-    def _generate(self, inputs: Any) -> Tensor:
-        made = self._model.generate(**inputs, **self._generation)
+    def _generate(self, inputs: Any, in_windows: bool) -> Tensor:
+        # From window to window it goes by the times it writes, which most models are saved not to write.
+        more = {"return_timestamps": True} if in_windows else {}
+        made = self._model.generate(**inputs, **self._generation, **more)
         tokens: Tensor = made if isinstance(made, Tensor) else made.sequences
         return tokens
 
@@ -181,6 +183,8 @@ def _why_padding_counts(config: Any, without_mask: bool) -> str | None:
     """Why an utterance may read differently in a batch than alone, where it may."""
     if without_mask:
         return "trained without an attention mask"
+    if config.model_type in PARAKEET_TRANSDUCERS:
+        return "searched until the whole batch is through"
     # Its encoder begins with a norm over time, which no mask keeps from the padding.
     return "normalised over its padding as well" if config.model_type == "moonshine" else None
 
@@ -190,7 +194,7 @@ def _notes(missing: list[str], padding_counts: str | None, compile: bool) -> tup
     if missing:
         notes.append(f"{len(missing)} weights are not in the model's file and random, such as {missing[0]}")
     if padding_counts:
-        notes.append(f"{padding_counts}: the texts of a batch of unlike lengths may differ")
+        notes.append(f"{padding_counts}: a batch may read differently than its utterances one by one")
     if compile:
         notes.append("torch.compile: the first batch of a new shape compiles")
     return tuple(notes)

@@ -54,6 +54,15 @@ def host_resident_bytes(proc: Path = PROC) -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def host_baseline_bytes(proc: Path = PROC) -> int:
+    """Bytes of this process that are in memory now, once garbage and free heap have gone back to the system.
+
+    Loading leaves much of both, and a pass gives them back before it begins: counted, the pass could end below them.
+    """
+    _give_back_free_memory()
+    return host_resident_bytes(proc)
+
+
 def host_peak_method(proc: Path = PROC) -> str:
     """How a peak would be taken here: exactly, from a mark that can be reset, or by sampling."""
     return EXACT if reset_mark(proc) else SAMPLED
@@ -62,7 +71,7 @@ def host_peak_method(proc: Path = PROC) -> str:
 def measure_host_peak(call: Callable[[], object], baseline_bytes: int | None = None, proc: Path = PROC) -> HostPeak:
     """The host peak of one call; the baseline is what is resident just before it, unless one is given.
 
-    Give the resident bytes noted right after the model was loaded to have the peak over that.
+    Give the `host_baseline_bytes` noted right after the model was loaded to have the peak over that.
     """
     _give_back_free_memory()
     exact = reset_mark(proc)

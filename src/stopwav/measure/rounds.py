@@ -212,14 +212,14 @@ class RoundRunner:
     def run(self) -> Round:
         """The finished round."""
         from stopwav.measure.machine import throttle_count
-        from stopwav.measure.memory import host_resident_bytes, measure_host_peak
+        from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
         from stopwav.measure.sampler import load_statistics, sample
 
         load_statistics()
         loaded = self._clock.time(self._workload.setup)
         call = loaded.result
         # Noted before the first call, which may leave caches behind: both peaks are given over the loaded model.
-        resident_bytes, cuda = host_resident_bytes(), self._cuda_baseline()
+        loaded_bytes, cuda = host_baseline_bytes(), self._cuda_baseline()
         before = throttle_count()
         samples = sample(call, self._clock, self._plan)
         after = throttle_count()
@@ -228,7 +228,7 @@ class RoundRunner:
             status="ok",
             load_s=loaded.wall_s,
             samples=samples,
-            memory=measure_host_peak(call, resident_bytes),
+            memory=measure_host_peak(call, loaded_bytes),
             cuda_memory=self._cuda_peak(call, cuda),
             energy=self._energy(call),
             throttled=before is not None and after is not None and after > before,

@@ -131,7 +131,9 @@ def frontier_text(one: Result) -> str:
     """The largest batch that fits for a duration, and what stopped it."""
     largest, fails_at = one.metrics["largest_batch"], one.params["fails_at"]
     status = str(one.params["failure"]).partition(":")[0]
-    told = plain(largest.note) if fails_at is None else f"{fails_at}: {_FAILED.get(status, plain(status, 40))}"
+    told = f"{fails_at}: {_FAILED.get(status, plain(status, 40))}"
+    if fails_at is None or one.status != "ok":
+        told = plain(largest.note)
     return f"{one.params['duration_s']:g} s: {largest.value or 0:.0f} ({told})"
 
 

@@ -39,11 +39,15 @@ def forecast(cell: Cell) -> Forecast:
 
 def _engine_problems(cell: Cell) -> Iterator[str]:
     from stopwav.engines.registry import prepare
+    from stopwav.studies.grid import engine_of
 
-    for name in ("engine", "engines"):
-        named = cell.arguments.get(name, [])
-        for engine in [named] if isinstance(named, str) else named:
-            try:
-                prepare(engine)
-            except StopwavError as error:
-                yield f"{cell.places[name]}: {error}"
+    if "engine" in cell.arguments:
+        try:
+            prepare(engine_of(cell.settings))
+        except StopwavError as error:
+            yield f"{cell.places['engine']}: {error}"
+    for engine in cell.arguments.get("engines", []):
+        try:
+            prepare(engine)
+        except StopwavError as error:
+            yield f"{cell.places['engines']}: {error}"

@@ -9,14 +9,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, field_validator
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import REPORT, Plan
 from stopwav.measure.rounds import Round, measure
 from stopwav.record import Header, Record, new_path, runs_in
 from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload, audio_digest
-from stopwav.studies.grid_pieces import cell_key, round_from_piece, round_to_piece
+from stopwav.studies.grid_pieces import cell_key, round_to_piece
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
 # Those of the tables that the field knows.
@@ -24,13 +24,13 @@ DURATIONS_S = (1.0, 2.0, 5.0, 8.0, 32.0)
 BATCH_SIZES = (1, 4, 8)
 
 
-class GridSpec(BaseModel, extra="forbid"):
+class GridSpec(BaseModel, extra="forbid", allow_inf_nan=False):
     """What is asked for; two runs with equal specs measure the same thing."""
 
     engine: str
     # Seconds of audio, the rows; and how many of them at once, the columns. Kept in rising order, each once.
-    durations: list[float] = Field(default=list(DURATIONS_S), min_length=1)
-    batch_sizes: list[int] = Field(default=list(BATCH_SIZES), min_length=1)
+    durations: list[PositiveFloat] = Field(default=list(DURATIONS_S), min_length=1)
+    batch_sizes: list[PositiveInt] = Field(default=list(BATCH_SIZES), min_length=1)
     audio: str = BUNDLED
     device: str | None = None
     triangle: bool = False
@@ -42,15 +42,13 @@ class GridSpec(BaseModel, extra="forbid"):
     memory_limit_gb: float | None = Field(default=None, gt=0)
     # Seconds of audio for which the fitted law is asked.
     predict_s: float | None = Field(default=None, gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     # How a round is taken, where it is not as the default plan says.
     plan: dict[str, Any] | None = None
 
     @field_validator("durations", "batch_sizes")
     @classmethod
     def _rising(cls, values: list[Any]) -> list[Any]:
-        if not min(values) > 0 or max(values) == float("inf"):
-            raise ValueError("each must be above 0")
         return sorted(set(values))
 
 
@@ -140,21 +138,37 @@ def round_order(spec: GridSpec, index: int) -> list[Cell]:
     return cells
 
 
-def engine_of(spec: GridSpec) -> tuple[str, str]:
-    """The engine's name with its device in it where one is asked for, and the device whose clock times it."""
-    from stopwav.engines.registry import parse_spec
+def engine_of(spec: GridSpec) -> str:
+    """The engine's name, with its device in it where one is asked for."""
+    from stopwav.engines.registry import parse_spec, takes
 
     own = parse_spec(spec.engine).options.get("device")
-    if spec.device is None:
-        return spec.engine, str(own or "cpu")
-    if own is not None and own != spec.device:
+    if spec.device is None or own == spec.device:
+        return spec.engine
+    if own is not None:
         raise StopwavError(f"--device {spec.device}: engine {spec.engine!r} names another one; give one of them")
-    return (spec.engine if own is not None else f"{spec.engine},device={spec.device}"), spec.device
+    # An engine without that option is where it was asked to be.
+    if spec.device == "cpu" and not takes(spec.engine, "device"):
+        return spec.engine
+    return f"{spec.engine},device={spec.device}"
+
+
+def device_of(spec: GridSpec) -> str:
+    """The device whose clock times the engine."""
+    from stopwav.engines.registry import parse_spec
+
+    return str(spec.device or parse_spec(spec.engine).options.get("device") or "cpu")
 
 
 def _open_record(spec: GridSpec, folder: Path, resume: bool, *, append: bool) -> Record:
     if resume:
-        same = (run for run in runs_in(folder, "grid") if run.header.spec == spec.model_dump())
+        asked, digest = spec.model_dump(), audio_digest(spec.audio, spec.seed)
+        # A file of the same name may hold other audio by now.
+        same = (
+            run
+            for run in runs_in(folder, "grid")
+            if (run.header.spec, run.header.corpus.get("digest")) == (asked, digest)
+        )
         found = next(same, None)
         if found is not None:
             return Record.resume(found.path) if append or not found.complete else found
@@ -164,7 +178,7 @@ def _open_record(spec: GridSpec, folder: Path, resume: bool, *, append: bool) ->
 def _header(spec: GridSpec) -> Header:
     from stopwav.engines.registry import prepare
 
-    prepare(engine_of(spec)[0])  # an engine that cannot be had is an error before anything is measured
+    prepare(engine_of(spec))  # an engine that cannot be had is an error before anything is measured
     return header_of("grid", spec, corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)})
 
 
@@ -195,24 +209,26 @@ def _take(spec: GridSpec, record: Record, cell: Cell, index: int) -> None:
     if doomed is not None:
         record.append(round_to_piece(cell_key(cell, index, 0), doomed(index)))
         return
-    engine, device = engine_of(spec)
-    workload = CellWorkload(engine, cell, spec.audio, spec.seed)
+    workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
     attempts = count(len(taken))
     measure(
         workload,
         plan_of(spec),
-        device=device,
+        device=device_of(spec),
         only=[index],
         on_round=lambda one: record.append(round_to_piece(cell_key(cell, index, next(attempts)), one)),
     )
 
 
 def _doomed(record: Record, cell: Cell) -> Callable[[int], Round] | None:
-    """What becomes of further rounds of a cell that ran out of memory or time: they would only do so again."""
-    for piece in record.pieces:
-        if piece.key[0] == "cell" and piece.key[2:4] == list(cell_key(cell, 0, 0)[2:4]):
-            one = round_from_piece(piece)
-            if one.status in ("oom", "timeout"):
-                message = f"not tried again after round {one.index}: {one.message}"
-                return lambda index: Round(index, "skipped", message)
+    """What becomes of further rounds of a cell that ran out of memory or time, or never got past an error.
+
+    They would only end so again, and a model that is not there would be looked for in every cell of every round.
+    """
+    place = list(cell_key(cell, 0, 0)[2:4])
+    taken = [piece for piece in record.pieces if piece.key[0] == "cell" and piece.key[2:4] == place]
+    for number, piece in enumerate(taken):
+        if piece.status in ("oom", "timeout") or (piece.status == "error" and number == 0):
+            message = f"not tried again after round {piece.key[1]}: {piece.message}"
+            return lambda index: Round(index, "skipped", message)
     return None

@@ -38,6 +38,11 @@ class Cell:
         return f"{self.duration_s:g} s × {self.batch_size}"
 
 
+def exact(duration_s: float) -> str:
+    """A duration as keys and folders are named by it: every digit, so that it reads back as the same number."""
+    return repr(float(duration_s)).removesuffix(".0")
+
+
 @dataclass(frozen=True)
 class CellWorkload:
     """Transcribing one batch: the engine is loaded and the input made before anything is timed."""

@@ -10,6 +10,7 @@ from stopwav.record import Record
 from stopwav.stats.change import Question, answer_all, ask_nothing, ask_ratio
 from stopwav.studies.comparable import remarks, visible
 from stopwav.studies.diff import Cell, Diff, check_comparable
+from stopwav.studies.grid import GridSpec, device_of
 from stopwav.studies.grid_cell import Cell as Place
 from stopwav.studies.grid_pieces import measurements
 
@@ -17,7 +18,8 @@ from stopwav.studies.grid_pieces import measurements
 def grid_diff(a: Record, b: Record, limits: Mapping[str, float], force: bool) -> Diff:
     """What changed between two runs of the same grid; a cell that went well in one of them alone is named."""
     forced = check_comparable(a, b, [], force)
-    engines = [str(record.header.spec["engine"]) for record in (a, b)]
+    specs = [GridSpec(**record.header.spec) for record in (a, b)]
+    engines = [f"{spec.engine} on {device_of(spec)}" for spec in specs]
     if engines[0] != engines[1]:
         told = visible(f"other engine ({engines[0]} against {engines[1]})")
         if not force:

@@ -9,8 +9,8 @@ from stopwav.measure.memory import limit_host_memory
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.measure.workload import Workload
 from stopwav.record import Piece, Record
-from stopwav.studies.grid import GridSpec, engine_of, plan_of
-from stopwav.studies.grid_cell import Cell, CellWorkload
+from stopwav.studies.grid import GridSpec, device_of, engine_of, plan_of
+from stopwav.studies.grid_cell import Cell, CellWorkload, exact
 
 # An engine that takes one utterance after the other never runs out of memory: beyond this the search stops and says so.
 LARGEST_BATCH = 4096
@@ -51,7 +51,7 @@ def find_frontier(spec: GridSpec, record: Record, duration_s: float) -> None:
         outcome = _probe(spec, Cell(duration_s, size), limit_bytes)
         record.append(
             Piece(
-                key=["frontier", f"{duration_s:g}", size],
+                key=["frontier", exact(duration_s), size],
                 status=outcome.status,
                 message=outcome.message,
                 last_words=outcome.last_words,
@@ -65,9 +65,9 @@ def frontier_of(record: Record, duration_s: float) -> Frontier:
     tried = [
         (int(piece.key[2] if piece.key[0] == "frontier" else piece.key[3]), piece)
         for piece in record.pieces
-        if piece.key[:2] == ["frontier", f"{duration_s:g}"]
+        if piece.key[:2] == ["frontier", exact(duration_s)]
         # A cell that took too long, or was skipped, may fit all the same.
-        or (piece.key[0] == "cell" and piece.key[2] == f"{duration_s:g}" and piece.status in ("ok", "oom"))
+        or (piece.key[0] == "cell" and piece.key[2] == exact(duration_s) and piece.status in ("ok", "oom"))
     ]
     fits = max((size for size, piece in tried if piece.status == "ok"), default=0)
     failed = [(size, f"{piece.status}: {piece.message}") for size, piece in tried if piece.status != "ok"]
@@ -85,10 +85,9 @@ def next_batch(found: Frontier, first: int = 1) -> int | None:
 
 
 def _probe(spec: GridSpec, cell: Cell, limit_bytes: int | None) -> Outcome:
-    engine, _ = engine_of(spec)
     limit_s = plan_of(spec).time_limit_s
     factory: Callable[..., object] = Probe
-    with FreshProcess(factory, CellWorkload(engine, cell, spec.audio, spec.seed), limit_bytes) as process:
+    with FreshProcess(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:
         outcome = process.start(limit_s)
         return process.call("run", time_limit_s=limit_s) if outcome.ok else outcome
 
@@ -101,6 +100,6 @@ def _limit_bytes(spec: GridSpec) -> int | None:
 
     asked = plan_of(spec).memory_limit_bytes
     # On a device the host is not what runs out, and CUDA maps more of it than it uses.
-    if asked is not None or sys.platform != "linux" or engine_of(spec)[1].startswith("cuda"):
+    if asked is not None or sys.platform != "linux" or device_of(spec).startswith("cuda"):
         return asked
     return int(FREE_SHARE * psutil.virtual_memory().available)

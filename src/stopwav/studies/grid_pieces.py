@@ -12,14 +12,14 @@ from stopwav.measure.memory import HostPeak
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.measure.sampler import Samples
 from stopwav.record import Piece, Record
-from stopwav.studies.grid_cell import Cell
+from stopwav.studies.grid_cell import Cell, exact
 
 Key = tuple[str | int, ...]
 
 
 def cell_key(cell: Cell, index: int, attempt: int) -> Key:
     """The key of a round of a cell; `attempt` is 1 for what was taken once more."""
-    return ("cell", index, f"{cell.duration_s:g}", cell.batch_size, attempt)
+    return ("cell", index, exact(cell.duration_s), cell.batch_size, attempt)
 
 
 def round_to_piece(key: Key, one: Round) -> Piece:

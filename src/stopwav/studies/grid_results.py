@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stopwav.errors import Caution
+from stopwav.errors import Caution, Status
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record, Result, runs_in
 from stopwav.stats import Estimate, summarise_rounds
-from stopwav.studies.grid import GridSpec, cells_of, engine_of, is_skipped
+from stopwav.studies.grid import GridSpec, cells_of, device_of, is_skipped
 from stopwav.studies.grid_cell import NOISE, Cell
-from stopwav.studies.grid_frontier import LARGEST_BATCH, Frontier, frontier_of
+from stopwav.studies.grid_frontier import LARGEST_BATCH, Frontier, frontier_of, next_batch
 from stopwav.studies.grid_laws import law_results
 from stopwav.studies.grid_pieces import measurements
 from stopwav.studies.grid_traces import trace_cautions
@@ -23,7 +23,7 @@ def grid_results(record: Record) -> list[Result]:
     """One result per cell, row by row, then one per fitted law, then one per duration whose frontier was sought."""
     spec = GridSpec(**record.header.spec)
     measured = dict(measurements(record))
-    shared = {"audio": spec.audio, "device": engine_of(spec)[1], "rounds": spec.rounds}
+    shared = {"audio": spec.audio, "device": device_of(spec), "rounds": spec.rounds}
     doubts = tuple(_run_doubts(record, spec, measured))
     cells = [
         _cell_result(spec, cell, measured.get(cell), shared, (*trace_cautions(record, cell), *doubts))
@@ -157,7 +157,7 @@ def _run_doubts(record: Record, spec: GridSpec, measured: Mapping[Cell, Measurem
     engine: Mapping[str, Any] = next((m.good[0].facts["engine"] for m in measured.values() if m.good), {})
     for note in engine.get("notes", ()):
         yield Caution("engine", note)
-    _, device = engine_of(spec)
+    device = device_of(spec)
     if engine and str(engine["device"]).split(":")[0] != device.split(":")[0]:
         told = f"the engine runs on {engine['device']} but was timed as on {device}: name it with --device"
         yield Caution("device", told)
@@ -190,12 +190,16 @@ def _beside_speech(record: Record, measured: Mapping[Cell, Measurement]) -> str:
 
 def _frontier_result(spec: GridSpec, found: Frontier) -> Result:
     params = {"kind": "frontier", "duration_s": found.duration_s, "fails_at": found.fails_at, "failure": found.failure}
-    if found.fails_at is None:
+    # Not even one utterance: nothing to go by.
+    status: Status = "ok" if found.fits else "error"
+    if next_batch(found, spec.batch_sizes[0]) is not None:
+        status, note = "skipped", "at least: the search is not finished"
+    elif found.fails_at is None:
         note = f"at least: nothing failed up to {found.fits}, and no more than {LARGEST_BATCH} are tried"
     else:
         note = f"{found.fails_at} ended with {found.failure}"
     largest = Estimate(float(found.fits), n=1, note=note)
-    return Result(f"{spec.engine} {found.duration_s:g} s, largest batch", params, "ok", {"largest_batch": largest})
+    return Result(f"{spec.engine} {found.duration_s:g} s, largest batch", params, status, {"largest_batch": largest})
 
 
 def scaled(estimate: Estimate, factor: float, unit: str = "") -> Estimate:

@@ -15,9 +15,10 @@ from stopwav.measure.memory import limit_host_memory
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
 from stopwav.measure.workload import Workload
+from stopwav.profiling.tracer import TRACES
 from stopwav.record import Piece, Record
 from stopwav.studies.grid import GridSpec, cells_of, engine_of, plan_of
-from stopwav.studies.grid_cell import Cell, CellWorkload
+from stopwav.studies.grid_cell import Cell, CellWorkload, exact
 from stopwav.studies.grid_pieces import measurements
 from stopwav.studies.spec import Progress
 
@@ -65,6 +66,8 @@ class TracedPass:
         """The name of the trace's file, and how many operators of PyTorch are in it."""
         call = self._workload.setup()
         self._folder.mkdir(parents=True, exist_ok=True)
+        for left in self._folder.glob(TRACES):
+            left.unlink()  # of a pass that was killed: a cell has one trace
         # An engine that has not imported PyTorch by now may still do so in its first call.
         call()
         path, spans = _profiled(call, self._folder) if "torch" in sys.modules else _unprofiled(call, self._folder)
@@ -72,14 +75,13 @@ class TracedPass:
 
 
 def _key(cell: Cell) -> tuple[str | int, ...]:
-    return ("trace", f"{cell.duration_s:g}", cell.batch_size)
+    return ("trace", exact(cell.duration_s), cell.batch_size)
 
 
 def _trace(spec: GridSpec, cell: Cell, folder: Path) -> Piece:
-    engine, _ = engine_of(spec)
     plan = plan_of(spec)
-    workload = CellWorkload(engine, cell, spec.audio, spec.seed)
-    own = folder / f"{cell.duration_s:g}s-x{cell.batch_size}"
+    workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
+    own = folder / f"{exact(cell.duration_s)}s-x{cell.batch_size}"
     factory: Callable[..., object] = TracedPass
     with FreshProcess(factory, workload, own, plan.memory_limit_bytes) as process:
         outcome = process.start(plan.time_limit_s)

@@ -21,7 +21,7 @@ from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 from stopwav.studies.tried_knobs import TriedKnob, tried_knobs, with_settings
 
 
-class LatencySpec(BaseModel, extra="forbid"):
+class LatencySpec(BaseModel, extra="forbid", allow_inf_nan=False):
     """What is asked for; two runs with equal specs measure the same thing."""
 
     engines: list[str] = Field(min_length=1)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from stopwav.errors import StopwavError
 from stopwav.studies.catalogue import STUDIES, Study, flag_of
 from stopwav.studies.matrix import Matrix, fill, read_matrix, references
+from stopwav.studies.speechbrain_recipe import is_recipe, read_recipe
 from stopwav.studies.yaml_file import Node, as_node, kind, parse_yaml, read_yaml, shown
 
 # The setting that holds several engines: cells that differ in nothing else become one run, in which they take turns.
@@ -163,7 +164,11 @@ def _cell(study: Study, node: Node, settings: dict[str, Node]) -> Cell:
     except ValidationError as error:
         raise StopwavError(_wrong(error, study, node, nodes)) from None
     places = {name: one.where for name, one in nodes.items()}
-    return Cell(study.name, node.key_where or node.where, model.model_dump(exclude_unset=True), places)
+    arguments = model.model_dump(exclude_unset=True)
+    if is_recipe(arguments.get("engine", "")):
+        # As on the command line: what is said here wins over what the recipe says.
+        arguments = read_recipe(arguments.pop("engine")) | arguments
+    return Cell(study.name, node.key_where or node.where, arguments, places)
 
 
 def _listed(node: Node, schema: Mapping[str, Any]) -> Node:

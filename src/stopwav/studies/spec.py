@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, now
+from stopwav.studies.catalogue import flag_of
 
 DEFAULT_FOLDER = Path("stopwav-runs")
 
@@ -25,8 +26,8 @@ def checked(model: type[Spec], **fields: Any) -> Spec:
         return model(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        name = "--" + ".".join(str(part) for part in first["loc"]).replace("_", "-")
-        raise StopwavError(f"{name} {first['input']!r}: {first['msg']}") from error
+        # Of a list, what is wrong is the item, which is the input.
+        raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {first['input']!r}: {first['msg']}") from error
 
 
 def header_of(study: str, spec: BaseModel, **more: Any) -> Header:

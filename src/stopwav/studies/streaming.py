@@ -12,7 +12,7 @@ from stopwav.engines.protocol import Session, StreamingEngine
 from stopwav.engines.registry import make_streaming
 from stopwav.errors import Caution, StopwavError
 from stopwav.measure.clock import WallClock
-from stopwav.measure.memory import host_resident_bytes, measure_host_peak
+from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
 from stopwav.measure.pacer import Pace, PacedCall, feed
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import warm_up
@@ -30,7 +30,7 @@ class StreamRunner:
         loaded = self._clock.time(lambda: make_streaming(engine))
         self._engine: StreamingEngine = loaded.result
         self._load_s = loaded.wall_s
-        self._loaded_bytes = host_resident_bytes()
+        self._loaded_bytes = host_baseline_bytes()
         info = self._engine.info
         self._chunk_s = info.chunk_s if chunk_ms is None else chunk_ms / 1e3
         if not self._chunk_s > 0 or not info.sample_rate_hz > 0:
