@@ -129,15 +129,19 @@ def test_every_metric_of_a_run_has_a_definition_with_its_unit(fake_run: Record) 
     assert set(DEFINITIONS) - families == {"features", "copy", "post"}
 
 
-def test_every_option_of_the_transducer_is_documented_with_its_default() -> None:
+@pytest.mark.parametrize(
+    ("engine", "guide"),
+    [("emformer-rnnt", "emformer-rnnt"), ("conformer-hybrid", "hybrid-models"), ("lstm-hybrid", "hybrid-models")],
+)
+def test_every_option_of_our_own_models_is_documented_with_its_default(engine: str, guide: str) -> None:
     pytest.importorskip("torch")
-    from stopwav.engines.emformer_rnnt import EmformerRnnt
+    from stopwav.engines.registry import find_class, parse_spec
 
-    page = (DOCS / "guides" / "emformer-rnnt.md").read_text()
+    page = (DOCS / "guides" / f"{guide}.md").read_text()
     rows = dict(
         re.findall(r"^\| `(\w+)` \| (.*?) ?\|", page.partition("## Options")[2].partition("\n## ")[0], re.MULTILINE)
     )
-    for name, parameter in inspect.signature(EmformerRnnt).parameters.items():
+    for name, parameter in inspect.signature(find_class(parse_spec(engine))).parameters.items():
         if name != "source":
             written = str(parameter.default).lower() if isinstance(parameter.default, bool) else str(parameter.default)
             assert name in rows

@@ -25,6 +25,16 @@ def test_doctor_prints_one_json_object() -> None:
     assert all(set(warning) == {"code", "message"} for warning in result["warnings"])
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_pytorch_that_cannot_transform_is_a_caution(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spectrum = pytest.importorskip("stopwav.models.spectrum")
+    monkeypatch.setattr(spectrum, "has_fft", lambda: not missing)
+    cautions = json.loads(CliRunner().invoke(app, ["--json"]).stdout)["warnings"]
+    said = [caution["message"] for caution in cautions if caution["code"] == "no-fft"]
+    assert len(said) == missing
+    assert all("matrix product" in message for message in said)
+
+
 @pytest.mark.parametrize("columns", ["80", "120"])
 def test_doctor_fits_the_terminal_is_plain_without_colour_and_ends_in_a_verdict(columns: str) -> None:
     environ = {"NO_COLOR": "1", "COLUMNS": columns, "OMP_NUM_THREADS": "999999"}

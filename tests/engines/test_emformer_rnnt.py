@@ -58,7 +58,7 @@ def stream(engine: EmformerRnnt, audio: Audio, size: int = CHUNK) -> list[str]:
 def test_the_engine_says_what_it_is(engine: EmformerRnnt) -> None:
     info = engine.info
     assert (info.name, info.model, info.precision, info.device) == ("emformer-rnnt", "random weights", "float32", "cpu")
-    assert info.parameters == 76_738_049
+    assert info.parameters == 76_738_049 == sum(one.numel() for one in engine.network.parameters())
     assert info.chunk_s == pytest.approx(0.16)
     assert info.lookahead_s == pytest.approx(0.04)
     assert info.untrained

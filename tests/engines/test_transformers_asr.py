@@ -128,9 +128,10 @@ def test_a_model_without_a_mask_says_what_that_does_to_a_batch(tmp_path: Path) -
 
 
 def test_what_it_is(ctc: Path, moonshine: Path) -> None:
-    info = make(f"transformers:{ctc}").info
+    engine = make(f"transformers:{ctc}")
+    info = engine.info
     saved = transformers.AutoModelForCTC.from_pretrained(ctc)
-    assert info.parameters == saved.num_parameters()
+    assert info.parameters == saved.num_parameters() == engine.network.num_parameters()
     assert info.version.startswith(transformers.__version__)
     assert (info.name, info.device, info.precision) == ("transformers", "cpu", "float32")
     assert info.model == "tiny-wav2vec2 (Wav2Vec2ForCTC)"

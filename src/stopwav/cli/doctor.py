@@ -29,12 +29,32 @@ def doctor(
     from stopwav.measure.sensors import list_sensors
 
     machine, sensors = describe(), list_sensors()
+    cautions += _without_fft(machine)
     if json:
         _print_json(machine, sensors, cautions)
     else:
         from rich.console import Console
 
         _print_text(Console(highlight=False), machine, sensors, cautions)
+
+
+def _without_fft(machine: Machine) -> list[Caution]:
+    """A caution where PyTorch cannot transform, as builds for small boards may not; everything works all the same."""
+    if "torch" not in machine.packages:
+        return []
+    from stopwav.errors import Caution
+
+    try:
+        from stopwav.models.spectrum import has_fft
+    except (ImportError, OSError):  # a PyTorch that does not load is not this caution's affair
+        return []
+    if has_fft():
+        return []
+    message = (
+        f"PyTorch {machine.packages['torch']} was built without MKL or another FFT, so torch.stft fails here: our own "
+        "models compute features by a matrix product, the same in more time; other toolkits may fail"
+    )
+    return [Caution("no-fft", message)]
 
 
 def _print_json(machine: Machine, sensors: Sequence[Sensor], cautions: Sequence[Caution]) -> None:

@@ -76,6 +76,7 @@ class EmformerRnnt:
             kind = best_for(torch.device(device), dtype, compile)
             self._scorer = _scorer(self._model, kind, self._beam, graphs)
             encoder = EncoderStep(self._model.transcriber, kind, graphs, compile)
+        self.network = self._model
         self._parts = Parts(LogMel(statistics).to(features), encoder, pieces, torch.device(device))
         self.info = EngineInfo(
             name="emformer-rnnt",

@@ -63,6 +63,20 @@ BUILT_IN = (
         "Emformer RNN-T base, a streaming transducer; random weights without a checkpoint",
     ),
     Listed(
+        "conformer-hybrid",
+        "stopwav.engines.conformer_hybrid:ConformerHybrid",
+        "torch",
+        "pip install 'stopwav[torch]'",
+        "Conformer with CTC and attention, 116 M parameters; random weights without a checkpoint",
+    ),
+    Listed(
+        "lstm-hybrid",
+        "stopwav.engines.lstm_hybrid:LstmHybrid",
+        "torch",
+        "pip install 'stopwav[torch]'",
+        "LSTM with CTC and attention, 8 M parameters; random weights without a checkpoint",
+    ),
+    Listed(
         "transformers",
         "stopwav.engines.transformers_asr:Transformers",
         "transformers",

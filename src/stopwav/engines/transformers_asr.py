@@ -56,6 +56,7 @@ class Transformers:
         if self._is_ctc and self._generation:
             raise StopwavError(f"{NAME}: {next(iter(self._generation))} is for models that generate; {model} is CTC")
         self._model.to(self._device)
+        self.network = self._model
         if compile:
             _compile(self._model, self._is_ctc)
         features = self._processor.feature_extractor

@@ -18,7 +18,11 @@ NAMED = 3
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Fill a model with a checkpoint's tensors, or say which of them do not fit."""
-    found = _read(path)
+    fill(model, read_tensors(path), path, "a state dict of torchaudio's emformer_rnnt_base is expected")
+
+
+def fill(model: nn.Module, found: dict[str, Tensor], path: Path, way_out: str) -> None:
+    """Fill a model with the tensors of a file, or say which of them do not fit, and the way out."""
     wanted = model.state_dict()
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
@@ -33,10 +37,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
         if names
     ]
     if problems:
-        raise StopwavError(
-            f"{path}: of the model's {len(wanted)} tensors and the file's {len(found)}, {', '.join(problems)}; "
-            "a state dict of torchaudio's emformer_rnnt_base is expected"
-        )
+        counts = f"of the model's {len(wanted)} tensors and the file's {len(found)}"
+        raise StopwavError(f"{path}: {counts}, {', '.join(problems)}; {way_out}")
     model.load_state_dict(found)
 
 
@@ -56,7 +58,8 @@ def load_statistics(path: Path) -> Statistics:
     return Statistics(mean, inverse_deviation)
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by their names."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stopwav.models.spectrum import spectra
+
 SAMPLE_RATE_HZ = 16_000
 FFT_SIZE = 400
 HOP = 160
@@ -59,7 +61,7 @@ class LogMel(torch.nn.Module):
 
     def of_windows(self, windows: Tensor) -> Tensor:
         """The features of windows that were already cut: `(frames, FFT_SIZE)` to `(frames, BANDS)`."""
-        spectrum = torch.view_as_real(torch.fft.rfft(windows * self.window)).flatten(1)
+        spectrum = spectra(windows * self.window)
         return torch.addcmul(self._offset, piecewise_log(spectrum.square_() @ self._bands), self._scale)
 
 

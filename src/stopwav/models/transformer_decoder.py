@@ -1,0 +1,145 @@
+"""The Transformer decoder, one token at a time for all hypotheses of all utterances at once.
+
+Nothing is computed twice and no key or value is ever moved. Those of the audio are kept once for each utterance, not
+for each hypothesis: the hypotheses are the queries. Those of the texts stay where the step that made them put them; a
+table says which of them are a hypothesis's own past, so that a beam that is sorted anew sorts one table of bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stopwav.models.conformer import EPSILON
+from stopwav.models.hybrid_shapes import ConformerShape
+from stopwav.models.relative_attention import sinusoids
+
+# Room for as many tokens at first; it doubles when it is full.
+FIRST_ROOM = 16
+
+
+@dataclass
+class TransformerState:
+    """What the decoder remembers of some utterances, `(utterances, …)` each."""
+
+    beam: int
+    audio: list[tuple[Tensor, Tensor]]  # keys and values of each block, (…, heads, time, width of a head)
+    padding: Tensor  # 0 for frames, -inf for padding, (…, 1, 1, time)
+    texts: list[tuple[Tensor, Tensor]]  # keys and values of each block, (…, heads, room · beam, width of a head)
+    past: Tensor  # whether a place is of the hypothesis's own text, (…, beam, room · beam)
+    step: int = 0
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let every hypothesis go on from another one of its utterance: `(utterances, beam)`."""
+        self.past = self.past.take_along_dim(parents[:, :, None], dim=1)
+
+    def keep(self, utterances: Tensor) -> None:
+        """Forget all but some utterances."""
+        self.audio = [(keys[utterances], values[utterances]) for keys, values in self.audio]
+        self.texts = [(keys[utterances], values[utterances]) for keys, values in self.texts]
+        self.padding, self.past = self.padding[utterances], self.past[utterances]
+
+    def begin_step(self) -> slice:
+        """The places of the step that begins, each hypothesis's own marked as its past."""
+        if self.past.shape[2] == self.step * self.beam:
+            self.texts = [(_doubled(keys), _doubled(values)) for keys, values in self.texts]
+            self.past = torch.cat([self.past, torch.zeros_like(self.past)], dim=2)
+        places = slice(self.step * self.beam, (self.step + 1) * self.beam)
+        self.past[:, :, places] = torch.eye(self.beam, dtype=torch.bool, device=self.past.device)
+        self.step += 1
+        return places
+
+
+class Attention(nn.Module):
+    """Multi-head attention whose keys and values come from elsewhere."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What `x` is found by, and what it then gives, by heads."""
+        return self._split(self.key(x)), self._split(self.value(x))
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """The attended values."""
+        attended = functional.scaled_dot_product_attention(self._split(self.query(x)), keys, values, attn_mask=mask)
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """Attention over the text, attention over the audio, and a feed-forward, each with a norm before it."""
+
+    def __init__(self, shape: ConformerShape) -> None:
+        super().__init__()
+        width = shape.width
+        self.text = Attention(width, shape.heads)
+        self.audio = Attention(width, shape.heads)
+        self.widen = nn.Linear(width, shape.feed_forward)
+        self.narrow = nn.Linear(shape.feed_forward, width)
+        self.text_norm = nn.LayerNorm(width, EPSILON)
+        self.audio_norm = nn.LayerNorm(width, EPSILON)
+        self.feed_forward_norm = nn.LayerNorm(width, EPSILON)
+
+    def forward(self, x: Tensor, number: int, state: TransformerState, places: slice) -> Tensor:
+        """The block's output for the newest tokens, `(utterances, beam, width)`."""
+        own = self.text_norm(x)
+        keys, values = state.texts[number]
+        keys[:, :, places], values[:, :, places] = self.text.keys_and_values(own)
+        past = state.past[:, None, :, : places.stop]
+        x = x + self.text(own, keys[:, :, : places.stop], values[:, :, : places.stop], past)
+        x = x + self.audio(self.audio_norm(x), *state.audio[number], state.padding)
+        return x + self.narrow(self.widen(self.feed_forward_norm(x)).relu())
+
+
+class TransformerDecoder(nn.Module):
+    """Texts so far and encodings to the log-probabilities of the next token."""
+
+    def __init__(self, shape: ConformerShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.tokens, shape.width)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.decoder_blocks))
+        self.norm = nn.LayerNorm(shape.width, EPSILON)
+        self.output = nn.Linear(shape.width, shape.tokens)
+
+    def start(self, encodings: Tensor, lengths: Tensor, beam: int) -> TransformerState:
+        """The state before the first token."""
+        shape, (utterances, time, width) = self.shape, encodings.shape
+        frames = torch.arange(time, device=encodings.device) < lengths[:, None]
+        padding = encodings.new_zeros(frames.shape).masked_fill(~frames, -math.inf)
+        blocks = [block for block in self.blocks if isinstance(block, Block)]
+        room = (utterances, shape.heads, FIRST_ROOM * beam, width // shape.heads)
+        return TransformerState(
+            beam=beam,
+            audio=[block.audio.keys_and_values(encodings) for block in blocks],
+            padding=padding[:, None, None],
+            texts=[(encodings.new_zeros(room), encodings.new_zeros(room)) for _ in blocks],
+            past=torch.zeros(utterances, beam, FIRST_ROOM * beam, dtype=torch.bool, device=encodings.device),
+        )
+
+    def forward(self, tokens: Tensor, state: TransformerState) -> Tensor:
+        """What may follow these tokens, `(utterances, beam)` to `(utterances, beam, tokens)`; the state goes on."""
+        position = torch.full((1,), state.step, device=tokens.device)  # filled there: nothing is waited for
+        places = state.begin_step()
+        x = self.embedding(tokens) * math.sqrt(self.shape.width)
+        x = x + sinusoids(position, self.shape.width).to(x.dtype)
+        for number, block in enumerate(self.blocks):
+            x = block(x, number, state, places)
+        logits = self.output(self.norm(x))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    return torch.cat([tensor, torch.zeros_like(tensor)], dim=2)

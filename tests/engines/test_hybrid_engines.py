@@ -1,0 +1,257 @@
+"""The two hybrid recognisers as engines, with random weights, on the bundled speech."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stopwav.engines.conformer_hybrid import ConformerHybrid
+from stopwav.engines.lstm_hybrid import LstmHybrid
+from stopwav.engines.protocol import Engine, StreamingEngine
+from stopwav.engines.registry import make
+from stopwav.errors import StopwavError
+from stopwav.measure.clock import WallClock
+from stopwav.speech.audio import Audio, load
+from stopwav.speech.corpus import load_corpus
+
+CHARACTERS = ["<blank>", *"abcdefghijklmnopqrstuvwx", "<space>", "<sos/eos>"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """One thread: on a busy machine two wait for each other at every product."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def audios() -> list[Audio]:
+    """Three short pieces of speech, of lengths that no hop divides."""
+    lengths = (20_003, 31_999, 9_777)
+    return [
+        Audio(load(utterance.path, 16_000).samples[:length], 16_000)
+        for utterance, length in zip(load_corpus("bundled").utterances, lengths, strict=False)
+    ]
+
+
+@pytest.fixture(scope="module")
+def lstm() -> LstmHybrid:
+    made = make("lstm-hybrid,beam=3")
+    assert isinstance(made, LstmHybrid)
+    return made
+
+
+@pytest.mark.parametrize("how", ["ctc_weight=0", "ctc_weight=0.3", "ctc_weight=1", "ctc_weight=1,beam=1"])
+def test_a_batch_has_the_texts_of_one_by_one(how: str, audios: list[Audio]) -> None:
+    engine = make(f"lstm-hybrid,beam=3,{how}")
+    assert isinstance(engine, LstmHybrid)
+    together = engine.transcribe(audios)
+    assert engine.emitted_tokens == [len(text.split()) for text in together]
+    assert [engine.transcribe([audio])[0] for audio in audios] == together
+
+
+def test_random_texts_are_as_long_as_speech(lstm: LstmHybrid, audios: list[Audio]) -> None:
+    # 25 frames a second, where one that is begun counts.
+    frames = [-(-(1 + len(audio.samples) // 160) // 4) for audio in audios]
+    lstm.transcribe(audios)
+    assert lstm.emitted_tokens == [int(15 / 25 * count) for count in frames]
+    shorter = make("lstm-hybrid,beam=3,max_len_ratio=0.1")
+    assert isinstance(shorter, LstmHybrid)
+    shorter.transcribe(audios)
+    assert shorter.emitted_tokens == [int(0.1 * count) for count in frames]
+
+
+def test_the_engine_says_what_it_is(lstm: LstmHybrid) -> None:
+    info = lstm.info
+    assert (info.name, info.model, info.precision, info.device) == ("lstm-hybrid", "random weights", "float32", "cpu")
+    assert info.parameters == 8_248_145 == sum(one.numel() for one in lstm.network.parameters())
+    assert info.untrained
+    assert info.data_dependent
+    assert "random weights" in info.notes[0]
+    assert "0.6 tokens per encoder frame" in info.notes[0]
+    assert isinstance(lstm, Engine)
+    assert not isinstance(lstm, StreamingEngine)
+    assert not make("lstm-hybrid,ctc_weight=1,beam=1").info.data_dependent
+
+
+def test_the_stages_are_marked(lstm: LstmHybrid, audios: list[Audio]) -> None:
+    timing = WallClock().time(lambda: lstm.transcribe(audios[2:]))
+    assert [span.path for span in timing.spans] == ["features", "encoder", "search", "post"]
+
+
+def test_the_seed_draws_the_weights(audios: list[Audio]) -> None:
+    texts = {seed: make(f"lstm-hybrid,ctc_weight=1,seed={seed}").transcribe(audios[:1]) for seed in (0, 1)}
+    assert texts[0] != texts[1]
+    assert make("lstm-hybrid,ctc_weight=1,seed=1").transcribe(audios[:1]) == texts[1]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_fewer_bits_decode_too(dtype: str, audios: list[Audio]) -> None:
+    engine = make(f"lstm-hybrid,beam=2,dtype={dtype},max_len_ratio=0.1")
+    assert isinstance(engine, LstmHybrid)
+    assert engine.info.precision == dtype
+    assert engine.transcribe(audios[2:])
+    assert engine.emitted_tokens == [1]
+
+
+@pytest.mark.parametrize("length", [0, 1, 160, 257])
+def test_a_very_short_utterance_is_no_crash(lstm: LstmHybrid, length: int) -> None:
+    lstm.transcribe([Audio(np.zeros(length, np.float32), 16_000)])
+    assert len(lstm.emitted_tokens) == 1
+
+
+def test_the_conformer_decodes_and_names_an_utterance_too_long_for_it(audios: list[Audio]) -> None:
+    engine = make("conformer-hybrid,beam=2")
+    assert isinstance(engine, ConformerHybrid)
+    assert engine.info.parameters == 116_146_960
+    texts = engine.transcribe([audios[2], Audio(np.zeros(300, np.float32), 16_000)])
+    assert engine.emitted_tokens == [int(0.14 * 14), 1]
+    assert [len(text.split()) for text in texts] == engine.emitted_tokens
+    with pytest.raises(StopwavError) as raised:
+        engine.transcribe([audios[2], Audio(np.zeros(3_300_000, np.float32), 16_000)])
+    assert str(raised.value) == (
+        "conformer-hybrid: an utterance of 206.2 s is 5155 encoder frames, and there are positions for 5000: "
+        "cut it into shorter ones"
+    )
+
+
+@pytest.mark.parametrize("name", ["conformer-hybrid", "lstm-hybrid"])
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (",ctc_weight=1.5", "ctc_weight=1.5: from 0, attention alone, to 1, CTC alone"),
+        (",ctc_weight=-0.1", "ctc_weight=-0.1"),
+        (",ctc_weight=nan", "ctc_weight=nan"),
+        (",ctc_weight=true", "ctc_weight=True"),
+        (",ctc_weight=much", "ctc_weight=much"),
+        (",beam=0", "beam=0: a whole number, at least 1"),
+        (",beam=2.5", "beam=2.5"),
+        (",beam=true", "beam=True"),
+        (",max_len_ratio=0", "max_len_ratio=0: tokens per encoder frame, above 0 and at most 1"),
+        (",max_len_ratio=1.01", "max_len_ratio=1.01"),
+        (",max_len_ratio=long", "max_len_ratio=long"),
+        (",dtype=float64", "dtype=float64: float32, float16, bfloat16"),
+        (",device=tpu", "device=tpu: cpu, cuda or cuda:N"),
+        (",seed=x", "seed=x: a whole number"),
+        (",speed=fast", "it takes tokenizer, names, stats, ctc_weight"),
+        (":model.pt", "needs the tokens that the checkpoint was trained with"),
+        (",names=espnet", "names=espnet is for a checkpoint"),
+        (",stats=stats.json", "stats=stats.json is for a checkpoint"),
+        (",tokenizer=nowhere.txt", "tokenizer=nowhere.txt: no such file"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(name: str, spec: str, said: str) -> None:
+    with pytest.raises(StopwavError) as raised:
+        make(f"{name}{spec}")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_said() -> None:
+    with pytest.raises(StopwavError, match=r"lstm-hybrid: device=cuda: .* sees no NVIDIA GPU here; use cpu"):
+        make("lstm-hybrid,device=cuda")
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "tokens.txt"
+    path.write_text("\n".join(CHARACTERS))
+    return path
+
+
+def test_a_checkpoint_gives_the_texts_of_the_network_it_came_from(
+    audios: list[Audio], tokens: Path, tmp_path: Path
+) -> None:
+    random = make("lstm-hybrid,ctc_weight=1,seed=3")
+    assert isinstance(random, LstmHybrid)
+    torch.save(random.network.state_dict(), tmp_path / "model.pt")
+    trained = make(f"lstm-hybrid:{tmp_path / 'model.pt'},tokenizer={tokens},ctc_weight=1")
+    assert not trained.info.untrained
+    assert trained.info.notes == ()
+    assert trained.info.model == "model.pt"
+    for audio in audios:
+        numbers = [int(word.removeprefix("token")) for word in random.transcribe([audio])[0].split()]
+        text = "".join(CHARACTERS[number] for number in numbers).replace("<space>", " ")
+        assert numbers
+        assert trained.transcribe([audio]) == [" ".join(text.split())]
+
+
+def in_espnets_names(network: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors of an LSTM network as ESPnet would save them."""
+    parts = {
+        "encoder.layers.": "encoder.enc.0.",
+        "decoder.embedding.": "decoder.embed.",
+        "decoder.lstm.": "decoder.decoder.0.",
+        "decoder.attention.frame": "decoder.att_list.0.mlp_enc",
+        "decoder.attention.state": "decoder.att_list.0.mlp_dec",
+        "decoder.attention.filter": "decoder.att_list.0.mlp_att",
+        "decoder.attention.location": "decoder.att_list.0.loc_conv",
+        "decoder.attention.score": "decoder.att_list.0.gvec",
+        "ctc.": "ctc.ctc_lo.",
+    }
+    renamed = {}
+    for name, tensor in network.state_dict().items():
+        for ours, theirs in parts.items():
+            name = name.replace(ours, theirs)
+        for number in range(4):
+            name = name.replace(f"enc.0.{number}.lstm", f"enc.0.birnn{number}")
+            name = name.replace(f"enc.0.{number}.project", f"enc.0.bt{number}")
+        renamed[name] = tensor
+    return renamed
+
+
+def test_espnets_checkpoint_brings_its_names_and_its_statistics(
+    audios: list[Audio], tokens: Path, tmp_path: Path
+) -> None:
+    random = make("lstm-hybrid,seed=3")
+    assert isinstance(random, LstmHybrid)
+    path = tmp_path / "valid.acc.ave.pth"
+    theirs = in_espnets_names(random.network)
+    statistics = {"normalize.mean": torch.full((80,), -9.0).double(), "normalize.std": torch.full((80,), 4.0).double()}
+    torch.save({"frontend.logmel.melmat": torch.zeros(257, 80), **statistics, **theirs}, path)
+    torch.save(random.network.state_dict(), tmp_path / "ours.pt")
+    (tmp_path / "stats.json").write_text(f'{{"mean": {[-9.0] * 80}, "invstddev": {[0.25] * 80}}}')
+    common = f"tokenizer={tokens},ctc_weight=1"
+    espnet = make(f"lstm-hybrid:{path},names=espnet,{common}")
+    ours = make(f"lstm-hybrid:{tmp_path / 'ours.pt'},stats={tmp_path / 'stats.json'},{common}")
+    own_mean = make(f"lstm-hybrid:{tmp_path / 'ours.pt'},{common}")
+    texts = espnet.transcribe(audios)
+    assert all(texts)
+    assert ours.transcribe(audios) == texts
+    assert own_mean.transcribe(audios) != texts
+    with pytest.raises(
+        StopwavError, match=r"missing .* of another model .*; .* names=espnet where it has ESPnet's names"
+    ):
+        make(f"lstm-hybrid:{path},{common}")
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(tokens: Path, tmp_path: Path) -> None:
+    random = make("lstm-hybrid")
+    assert isinstance(random, LstmHybrid)
+    path = tmp_path / "model.pt"
+    tensors = random.network.state_dict()
+    torch.save(tensors, path)
+    pieces = tmp_path / "pieces.txt"
+    pieces.write_text("\n".join(map(str, range(5000))))
+    with pytest.raises(StopwavError) as raised:
+        make(f"conformer-hybrid:{path},tokenizer={pieces}")
+    said = str(raised.value)
+    assert said == f"{path}: a checkpoint of lstm-hybrid, not of conformer-hybrid; write lstm-hybrid:{path},…"
+    del tensors["ctc.bias"]
+    tensors |= {"ctc.weight": torch.zeros(28, 320), "lm.weight": torch.zeros(1)}
+    torch.save(tensors, path)
+    with pytest.raises(StopwavError) as raised:
+        make(f"lstm-hybrid:{path},tokenizer={tokens}")
+    assert "1 missing (ctc.bias), 1 of another model (lm.weight), 1 of another shape (ctc.weight is 28×320" in str(
+        raised.value
+    )
+    torch.save(
+        random.network.state_dict() | {"statistics.mean": torch.zeros(3), "statistics.deviation": torch.ones(3)}, path
+    )
+    with pytest.raises(StopwavError, match="its statistics are 3 and 3 values, but there are 80 mel bands"):
+        make(f"lstm-hybrid:{path},tokenizer={tokens}")
