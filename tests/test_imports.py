@@ -15,9 +15,10 @@ ALLOWED = {
     "speech": set(),
     "measure": {"stats"},
     "models": {"measure.stages"},
+    "losses": {"measure.stages"},
     "engines": {"speech", "models", "measure.stages"},
     "record": {"stats"},
-    "studies": {"stats", "speech", "measure", "engines", "record", "profiling.tracer", "profiling.schedule"},
+    "studies": {"stats", "speech", "measure", "engines", "losses", "record", "profiling.tracer", "profiling.schedule"},
     "report": {"record", "stats"},
     # What the user calls in their own code, as `cli` is what they call in a shell: it measures, and has it printed.
     "profiling": {"stats", "measure", "report"},

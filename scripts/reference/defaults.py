@@ -37,7 +37,7 @@ Numbers in the code, with the reason that stands beside them there. Private ones
 too.
 """
 
-PARTS = ("measure", "stats", "speech", "engines", "studies", "report", "profiling")
+PARTS = ("measure", "stats", "speech", "engines", "losses", "studies", "report", "profiling")
 # Enough to tell them apart; longer tuples (of words, of names) are data and not settings.
 LONGEST = 40
 

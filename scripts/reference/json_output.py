@@ -4,8 +4,9 @@ from reference.markdown import fenced, page, table
 from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_UNUSABLE
 
 STUDY = """
-`latency`, `grid`, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx --limit 6
---quick --json` on a 2-core x86-64 virtual machine, Linux, Python 3.11, with line breaks added, most metrics left out:
+`latency`, `grid`, `loss`, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx
+--limit 6 --quick --json` on a 2-core x86-64 virtual machine, Linux, Python 3.11, with line breaks added, most metrics
+left out:
 """
 
 STUDY_EXAMPLE = """
@@ -46,11 +47,20 @@ the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
 `grid` has one result per cell, row by row, with `"kind": "cell"`, `duration_s` and `batch_size` in its `params`; then
 one per fitted law (`"kind": "law"`, with the `axis`, which `law` it is, and the `cells` it goes through); then, with
 `--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
+
+`loss` has one result per loss and setting, with `loss`, `batch_size` (`null` under `--max-frames`) and `vocab` in its
+`params`; `right` says whether it is what the oracle computes, `approximate` whether it is pruned, `covered` from which
+to which share of the corpus's lengths the batches reach. A loss that is missing is `skipped`.
 """
 
 WARNINGS = (
     ("`stream-error`, `stream-timeout`, `stream-crashed`, `stream-oom`, `stream-skipped`", "utterances that were lost"),
     ("`cell-oom`, `cell-timeout`, `cell-crashed`, `cell-error`", "how a cell ended, with its last words"),
+    ("`loss-missing`, `loss-device`", "a loss that is not installed, or does not run on the device"),
+    ("`loss-oom`, `loss-timeout`, `loss-crashed`, `loss-error`, `loss-skipped`", "how batches of a loss ended"),
+    ("`loss-wrong`, `loss-unchecked`", "a loss that is not the oracle's, or whose check did not end"),
+    ("`columns-independently`", "batches of pairs of T and U that no utterance has"),
+    ("`trace-failed`, `trace-empty`", "a cell or a loss without a profiler trace, or with one that holds nothing"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
     ("`rounds-failed`", "a cell of which some rounds did not end well"),
     ("`noise`", "an engine whose work depends on what is said was fed with noise"),
@@ -83,6 +93,11 @@ there is none, `skipped` what lies in the folder and is no run.
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary"}]}`; `version` and
 `streaming` are `null` where the package is missing, and `streaming` also where it is up to the model; `install` is the
 command that gets it.
+
+`loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
+
+`shapes`: `{"name", "digest", "note", "utterances", "T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…},
+"padding_efficiency"}`, the last in batches of 30, unsorted.
 
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count what
 was written.

@@ -3,13 +3,14 @@
 from reference.markdown import code, page, table
 from stopwav.report.definitions import GROUPS, Definition
 from stopwav.report.grid_definitions import GRID_GROUPS
+from stopwav.report.loss_definitions import LOSS_GROUPS
 from stopwav.stats import minimum_count
 from stopwav.studies.latency_results import PERCENTILES
 
 INTRODUCTION = """
-Every metric of a `stopwav latency` result and, further down, of a `stopwav grid` one, by its name in `--json`, in
-`--all` and in `Result.metrics`. Times are in seconds. Each is an estimate: a value, the ends of its 95 % interval, the
-number of values behind it, and a note.
+Every metric of a `stopwav latency` result and, further down, of a `stopwav grid` and of a `stopwav loss` one, by its
+name in `--json`, in `--all` and in `Result.metrics`. Times are in seconds. Each is an estimate: a value, the ends of
+its 95 % interval, the number of values behind it, and a note.
 
 Time 0 of a stream is when its first sample is spoken. A chunk is due when its last sample is spoken, starts when it
 is due and the chunk before is done, and its text is visible when it is done. Reference words come with the times at
@@ -20,8 +21,8 @@ which they are spoken; recognised text is aligned to them after normalisation.
 def render() -> str:
     """The page."""
     sections = [_section(heading, group) for heading, group in GROUPS.items()]
-    grid = [_section(heading, group) for heading, group in GRID_GROUPS.items()]
-    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *grid)
+    others = [_section(heading, group) for groups in (GRID_GROUPS, LOSS_GROUPS) for heading, group in groups.items()]
+    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *others)
 
 
 def _percentiles() -> str:

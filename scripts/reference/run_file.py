@@ -9,6 +9,7 @@ from reference.markdown import code, page, table
 from stopwav.record import FORMAT, Header, Piece
 from stopwav.studies.grid import GridSpec
 from stopwav.studies.latency import LatencySpec
+from stopwav.studies.loss import LossSpec
 
 INTRODUCTION = f"""
 A run is one file of JSON lines, format {FORMAT}: a header, then a line for each finished piece of work, then an end
@@ -24,12 +25,13 @@ HEADER = {
     "kind": "`header`",
     "format": "version of this format",
     "stopwav": "version that wrote the file",
-    "study": "`latency` or `grid`",
+    "study": "`latency`, `grid` or `loss`",
     "started": "UTC, to the second",
     "spec": "what was asked for, see below; `--resume` looks for the newest run with an equal one",
     "machine": "processor, memory, system, packages with versions, fingerprint: what `stopwav doctor --json` prints",
     "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
-    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio",
+    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio; of a loss run, those of "
+    "its shapes, how many there are (`count`), and `settings`, each with the `batches` that every loss is fed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
     "warnings": "what `doctor` warned of at the start, as `code` and `message`",
 }
@@ -60,6 +62,29 @@ GRID_SPEC = {
     "time_limit_s": "`--time-limit`",
     "memory_limit_gb": "`--memory-limit`",
     "predict_s": "`--predict`",
+    "seed": "`--seed`",
+    "plan": "the `Plan` given in Python, null for the default",
+}
+
+LOSS_SPEC = {
+    "losses": "as named on the command line, or all that were installed",
+    "shapes": "`--shapes`",
+    "tokenizer": "`--tokenizer`",
+    "subsampling": "`--subsampling`",
+    "batch_size": "`--batch-size`",
+    "max_frames": "`--max-frames`",
+    "sort": "`pairs` for `--sort`, `columns-independently`, or false",
+    "buckets": "`--buckets`",
+    "batches": "`--batches`",
+    "vocab": "`--vocab`",
+    "dim": "`--dim`",
+    "blank": "`--blank`",
+    "dtype": "`--dtype`",
+    "device": "`--device`",
+    "largest_batch": "`--largest-batch`",
+    "rounds": "`--rounds`",
+    "time_limit_s": "`--time-limit`",
+    "memory_limit_gb": "`--memory-limit`",
     "seed": "`--seed`",
     "plan": "the `Plan` given in Python, null for the default",
 }
@@ -120,6 +145,36 @@ GRID_DATA: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }
 
+LOSS_DATA: dict[str, tuple[str, dict[str, str]]] = {
+    "absent": (
+        '`["absent", loss]`: a loss that cannot take part; `message` says why.',
+        {"code": "`loss-missing` or `loss-device`"},
+    ),
+    "check": (
+        '`["check", loss]`: a loss beside the oracle, on small batches.',
+        {
+            "deviations": "of `value`, and of the gradients to `encoder`, `decoder`, `weight` and `bias`, relative",
+            "deterministic": "whether a second run gave the same bits",
+            "gap": "of a pruned loss, how far it is above the exact one, relative; otherwise null",
+            "version": "the package, and its version",
+            "precision": "by whose rounding it is judged",
+        },
+    ),
+    "step": (
+        '`["step", round, loss, setting, batch, attempt]`: a batch of a loss in one round, with the data of a `cell`; '
+        "`engine` has the loss's name and version, and the stages are `forward` and `backward`.",
+        {},
+    ),
+    "largest": (
+        '`["largest", loss, vocabulary, batch size]`: whether a batch goes through one step.',
+        {"memory_limit_bytes": "what its process was allowed of the host's memory, null for no limit"},
+    ),
+    "trace": (
+        '`["trace", loss, setting]`: a pass under the profiler, with `--profile`.',
+        {"files": "its traces, from the folder of the run file"},
+    ),
+}
+
 TRACE = {
     "audio_s": "length of the audio",
     "chunk_s": "length of a chunk",
@@ -140,8 +195,9 @@ END = 'The last line of a run that is complete: `{"kind": "end", "finished": "â€
 
 def render() -> str:
     """The page."""
-    kinds, grid = (
-        [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in data.items()] for data in (DATA, GRID_DATA)
+    kinds, grid, loss = (
+        [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in data.items()]
+        for data in (DATA, GRID_DATA, LOSS_DATA)
     )
     return page(
         "The run file",
@@ -149,11 +205,13 @@ def render() -> str:
         f"## Header\n\n{_fields(Header, HEADER)}",
         f"### spec of `latency`\n\n{_fields(LatencySpec, SPEC)}",
         f"### spec of `grid`\n\n{_fields(GridSpec, GRID_SPEC)}",
+        f"### spec of `loss`\n\n{_fields(LossSpec, LOSS_SPEC)}",
         f"## Piece\n\n{_fields(Piece, PIECE)}",
         *kinds,
         f"### trace\n\n{_keys(TRACE)}",
         f"### chunk\n\n{_keys(CHUNK)}",
         *grid,
+        *loss,
         f"## End\n\n{END}",
     )
 
@@ -174,4 +232,4 @@ def _kind(annotation: object) -> str:
 
 
 def _keys(meanings: Mapping[str, str]) -> str:
-    return table(("key", "what it is"), [(code(name), what) for name, what in meanings.items()])
+    return "" if not meanings else table(("key", "what it is"), [(code(name), what) for name, what in meanings.items()])

@@ -8,6 +8,7 @@
     @stopwav.profile                             # any function or block: time, stages, memory, a table at exit
     stopwav.latency(["pocketsphinx"])            # how long a listener waits for each word, and why
     stopwav.grid("pocketsphinx")                 # real-time factor and peak memory over duration × batch size
+    stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.run("plan.yaml")                     # the studies that a file describes
 
 Importing it imports neither torch nor any engine.
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from stopwav.studies.gate import gate
     from stopwav.studies.grid import grid
     from stopwav.studies.latency import latency
+    from stopwav.studies.loss import loss
     from stopwav.studies.run import run
 
 __version__ = "0.1.0"
@@ -70,6 +72,7 @@ _LAZY = {
     "grid": "stopwav.studies.grid",
     "latency": "stopwav.studies.latency",
     "load_corpus": "stopwav.speech.corpus",
+    "loss": "stopwav.studies.loss",
     "profile": "stopwav.profiling.calls",
     "profile_steps": "stopwav.profiling.steps",
     "profiles": "stopwav.profiling.calls",
@@ -112,6 +115,7 @@ __all__ = [
     "grid",
     "latency",
     "load_corpus",
+    "loss",
     "measure",
     "profile",
     "profile_steps",

@@ -188,13 +188,13 @@ def test_an_error_is_one_line(make: Any, said: str, tmp_path: Path) -> None:
 
 def test_a_run_of_another_study_or_without_a_time_is_passed_over(tmp_path: Path) -> None:
     changed(FAILURES, tmp_path / "good.jsonl", at("2026-01-01T00:00:00Z"))
-    changed(FAILURES, tmp_path / "loss.jsonl", lambda lines: lines[0].update(study="loss"))
+    changed(FAILURES, tmp_path / "loss.jsonl", lambda lines: lines[0].update(study="no-such-study"))
     changed(FAILURES, tmp_path / "when.jsonl", lambda lines: lines[0].update(started="some day"))
     changed(FAILURES, tmp_path / "torn.jsonl", lambda lines: lines[1].update(data={}))
     printed = json.loads(stopwav("history", tmp_path, "--json").stdout)
     assert len(printed["runs"]) == 1
     assert [Path(one["where"]).name for one in printed["skipped"]] == ["loss.jsonl", "torn.jsonl", "when.jsonl"]
-    assert "'loss'" in printed["skipped"][0]["message"]
+    assert "'no-such-study'" in printed["skipped"][0]["message"]
 
 
 def test_the_terminal_shows_a_line_per_run_and_engine(folder: Path) -> None:

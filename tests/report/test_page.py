@@ -89,7 +89,7 @@ def test_a_run_whose_file_is_gone_says_so(section: Section, tmp_path: Path) -> N
 
 
 def test_a_study_without_a_section_is_shown_by_its_numbers(section: Section) -> None:
-    for study in ("loss", "../section", "facts"):
+    for study in ("no-such-study", "../section", "facts"):
         header = section.record.header.model_copy(update={"study": study})
         record = Record(section.record.path, header, [], complete=True)
         html = render_page([Section(record, section.results, {})])

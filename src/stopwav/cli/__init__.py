@@ -16,9 +16,11 @@ from stopwav.cli.grid import grid
 from stopwav.cli.history import history
 from stopwav.cli.init import init
 from stopwav.cli.latency import latency
+from stopwav.cli.loss import loss
 from stopwav.cli.output import EXIT_UNUSABLE
 from stopwav.cli.report import report
 from stopwav.cli.run import run
+from stopwav.cli.shapes import shapes
 from stopwav.errors import StopwavError
 
 app = typer.Typer(
@@ -35,6 +37,8 @@ app.command(short_help="How long a listener waits for each word, and why.")(late
 app.command(short_help="Run the studies that a YAML file describes.")(run)
 app.command(short_help="Write a file for `run` to start from.")(init)
 app.command(short_help="Whether it is real-time and fits, over duration × batch size.")(grid)
+app.command(short_help="Which transducer loss is right, fast and small.")(loss)
+app.command(short_help="Frames and tokens of a corpus, for `loss`.")(shapes)
 app.command(short_help="Measure two recognisers in two minutes.")(demo)
 app.command(short_help="Print a run again, or write its page.")(report)
 app.command(short_help="Compare two runs: what is faster, slower, the same.")(diff)

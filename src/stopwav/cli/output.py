@@ -80,6 +80,7 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     from rich.text import Text
 
     from stopwav.report.grid_table import print_grid
+    from stopwav.report.loss_table import print_loss
     from stopwav.report.plain import plain
 
     console = Console(markup=False, highlight=False)
@@ -88,6 +89,8 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
             console.print()
         if record.header.study == "grid":
             print_grid(found, console, every_metric=every_metric, scientific=scientific)
+        elif record.header.study == "loss":
+            print_loss(found, console, every_metric=every_metric)
         else:
             _print_latency(record, found, console, every_metric)
         console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
@@ -140,7 +143,7 @@ def write_page(runs: Sequence[Found], path: Path) -> None:
 
 
 def view_of(record: Record) -> dict[str, Any]:
-    """What the charts of a run show beside its results: nothing for a grid, which is drawn from these alone."""
+    """What the charts of a run show beside its results: nothing for a study that is drawn from these alone."""
     if record.header.study != "latency":
         return {}
     from stopwav.studies.latency_view import latency_view

@@ -123,10 +123,13 @@ def _markdown_parts(record: Record, results: Sequence[Result], every_metric: boo
     from stopwav.cli.output import explanation_of
     from stopwav.report.explanation import explanation_markdown
     from stopwav.report.grid_markdown import grid_markdown
+    from stopwav.report.loss_markdown import loss_markdown
     from stopwav.report.markdown import markdown_report
 
     if record.header.study == "grid":
         return [grid_markdown(record, results, every_metric=every_metric, scientific=scientific)]
+    if record.header.study == "loss":
+        return [loss_markdown(record, results, every_metric=every_metric)]
     explained = explanation_of(record)
     # As on the terminal: of the settings that were tried, what they gain.
     shown = results if explained is None or every_metric else results[:1]

@@ -17,6 +17,7 @@ from stopwav.report.charts.palette import css_variables
 from stopwav.report.definitions import Definition, definition
 from stopwav.report.grid_definitions import GRID_DEFINITIONS
 from stopwav.report.grid_layout import arrange, by_place
+from stopwav.report.loss_definitions import LOSS_DEFINITIONS
 from stopwav.report.numbers import format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.report.sections import Part, Section, render_part
@@ -59,8 +60,9 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _heading(section: Section) -> str:
-    # A grid has one engine and a result for each of its cells.
-    named = [section.record.header.spec.get("engine")] if section.record.header.study == "grid" else None
+    # A grid has one engine and a result for each of its cells; a loss has one for each setting.
+    spec = section.record.header.spec
+    named = {"grid": [spec.get("engine")], "loss": spec.get("losses")}.get(section.record.header.study)
     engines = [plain(str(name), 40) for name in named or [result.name for result in section.results]]
     listed = " and ".join(filter(None, [", ".join(engines[:-1]), engines[-1]])) if engines else ""
     study = plain(section.record.header.study, 40)
@@ -110,7 +112,8 @@ def _doubted(section: Section) -> Sequence[Result]:
 
 def _known(section: Section, name: str) -> Definition | None:
     """What the section's study means by a metric: some have a metric of the same name."""
-    return GRID_DEFINITIONS.get(name) if section.record.header.study == "grid" else definition(name)
+    own = {"grid": GRID_DEFINITIONS, "loss": LOSS_DEFINITIONS}.get(section.record.header.study)
+    return definition(name) if own is None else own.get(name)
 
 
 def _metric_row(result: Result, name: str, estimate: Estimate, known: Definition | None) -> dict[str, Any]:

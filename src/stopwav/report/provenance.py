@@ -14,7 +14,7 @@ def measured_line(header: Header) -> str:
     if corpus:
         # A grid is fed with one audio, not with utterances.
         count = f"{len(corpus['utterances'])} utterances, " if "utterances" in corpus else ""
-        what = "corpus" if count else "audio"
+        what = "corpus" if count else "shapes of" if header.study == "loss" else "audio"
         parts.append(f"{what} {corpus.get('name', DASH)} ({count}digest {corpus.get('digest', DASH)})")
     for name, value in (("pace", header.spec.get("pace")), ("rounds", header.spec.get("rounds"))):
         if value is not None:

@@ -16,4 +16,8 @@ def results(record: Record) -> list[Result]:
         from stopwav.studies.grid_results import grid_results
 
         return grid_results(record)
+    if record.header.study == "loss":
+        from stopwav.studies.loss_results import loss_results
+
+        return loss_results(record)
     raise StopwavError(f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know")

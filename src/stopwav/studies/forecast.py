@@ -26,7 +26,7 @@ class Forecast:
 
 def forecast(cell: Cell) -> Forecast:
     """The forecast of one run; its engines are looked up and its audio is opened, and nothing is measured."""
-    problems = list(_engine_problems(cell))
+    problems = [*_engine_problems(cell), *_loss_problems(cell)]
     guess = _GUESSES.get(cell.study)
     if guess is None:
         return Forecast(None, (f"no estimate for {cell.study}",), tuple(problems))
@@ -35,6 +35,20 @@ def forecast(cell: Cell) -> Forecast:
     except StopwavError as error:
         return Forecast(None, (), (*problems, f"{cell.where}: {error}"))
     return Forecast(seconds, tuple(basis), tuple(problems))
+
+
+def _loss_problems(cell: Cell) -> Iterator[str]:
+    """Losses that cannot be had: a run goes on without those that are missing, and does not start with an unknown."""
+    from stopwav.losses.registry import check_name
+
+    for name in cell.arguments.get("losses", []):
+        try:
+            missing = check_name(name)
+        except StopwavError as error:
+            yield f"{cell.places['losses']}: {error}"
+        else:
+            if missing:
+                yield f"{cell.places['losses']}: loss {name!r} {missing}"
 
 
 def _engine_problems(cell: Cell) -> Iterator[str]:

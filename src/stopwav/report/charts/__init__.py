@@ -26,11 +26,11 @@ def charts_of(study: str, view: Mapping[str, Any], results: Sequence[Result]) ->
     """The charts of a run of that study by name, from its view and its results; none for a study that has no charts."""
     if study == "latency":
         return latency_charts(view)
-    if study != "grid":
+    if study not in ("grid", "loss"):
         return {}
     from altair.utils.schemapi import debug_mode
 
-    from stopwav.report.charts import grid
+    from stopwav.report.charts import grid, loss
 
     with debug_mode(False):
-        return grid.grid_charts(results)
+        return grid.grid_charts(results) if study == "grid" else loss.loss_charts(results)

@@ -35,7 +35,8 @@ def _corpus(record: Record) -> str:
         return ""
     digest = f" (digest {corpus['digest']})" if corpus.get("digest") else ""
     if "utterances" not in corpus:
-        return f"audio {plain(str(corpus.get('name', '')), 80)}{digest}"
+        what = "shapes of" if record.header.study == "loss" else "audio"
+        return f"{what} {plain(str(corpus.get('name', '')), 80)}{digest}"
     return f"{len(corpus.get('utterances', []))} utterances of corpus {plain(str(corpus.get('name', '')), 80)}{digest}"
 
 

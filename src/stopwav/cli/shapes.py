@@ -1,0 +1,59 @@
+"""`stopwav shapes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stopwav.cli.options import Json
+
+
+def shapes(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A NeMo manifest, Lhotse cuts, a Kaldi data folder, a LibriSpeech tree or other corpus; a file of "
+            "shapes (.csv, .npz, or an older shape_info.pt); or `librispeech`.",
+        ),
+    ],
+    tokenizer: Annotated[
+        str | None, typer.Option(help="How texts become tokens: `chars`, `words`, or a SentencePiece model.")
+    ] = None,
+    subsampling: Annotated[int, typer.Option(help="By how much the encoder shortens its input of 10 ms frames.")] = 4,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write, as CSV or, by its name, as NPZ.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draw from `librispeech`.")] = 0,
+    json: Json = False,
+) -> None:
+    """Say how many frames and tokens the utterances of a corpus have, for `stopwav loss --shapes`."""
+    import sys
+
+    from stopwav.speech.batches import make_batches, padding_efficiency
+    from stopwav.speech.shapes import load_shapes, save_shapes
+
+    found = load_shapes(source, tokenizer=tokenizer, subsampling=subsampling, seed=seed)
+    if output is not None:
+        save_shapes(found, output)
+        print(f"shapes: {output}", file=sys.stderr)
+    import numpy as np
+
+    quantiles = {"min": 0.0, "p5": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
+    rows = {
+        name: {"mean": float(values.mean()), **{key: float(np.quantile(values, q)) for key, q in quantiles.items()}}
+        for name, values in (("T", found.frames), ("U", found.tokens))
+    }
+    efficiency = padding_efficiency(make_batches(found, batch_size=min(30, len(found)), seed=seed))
+    if json:
+        import json as encoder
+
+        about = {"name": found.name, "digest": found.digest, "note": found.note, "utterances": len(found)}
+        print(encoder.dumps({**about, **rows, "padding_efficiency": efficiency}))
+        return
+    print(f"{len(found):,} utterances of {found.name} (digest {found.digest}; {found.note or 'as the file has them'})")
+    for name, row in rows.items():
+        print(f"  {name}  " + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+    print(f"  padding efficiency in batches of {min(30, len(found))}, unsorted: {efficiency:.3f}")

@@ -1,0 +1,121 @@
+"""Batches of shapes: fixed in size or sorted under a number of frames, and how much of each is padding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stopwav.errors import StopwavError
+from stopwav.speech.shapes import Counts, Shapes
+
+# Sorted by true pairs of T and U, or each column for itself, which is the mistake of older tables.
+PAIRS = "pairs"
+COLUMNS = "columns-independently"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The frames and the tokens of each utterance of a batch."""
+
+    frames: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @property
+    def cells(self) -> int:
+        """Lattice cells that belong to an utterance: the sum of T · (U + 1)."""
+        return sum(t * (u + 1) for t, u in zip(self.frames, self.tokens, strict=True))
+
+    @property
+    def padded_cells(self) -> int:
+        """Lattice cells of the batch when every utterance is padded to the longest."""
+        return len(self) * max(self.frames) * (max(self.tokens) + 1)
+
+
+def make_batches(
+    shapes: Shapes,
+    *,
+    batch_size: int = 30,
+    max_frames: int | None = None,
+    sort: str | None = None,
+    buckets: int | None = None,
+    seed: int = 0,
+) -> list[Batch]:
+    """Every batch of the corpus: of `batch_size`, or under `max_frames` counted before padding.
+
+    Without `sort` or `buckets` the utterances come in an order drawn by the seed. With `buckets`, only utterances of
+    the same of so many equally filled length ranges share a batch.
+    """
+    if sort and buckets:
+        raise StopwavError("--sort and --buckets: sorting is bucketing with a bucket for each batch; give one of them")
+    if sort not in (None, PAIRS, COLUMNS):
+        raise StopwavError(f"--sort {sort!r}: give {PAIRS} or {COLUMNS}")
+    order = np.random.default_rng(seed).permutation(len(shapes))
+    frames, tokens = shapes.frames[order], shapes.tokens[order]
+    if sort == PAIRS:
+        by_length = np.lexsort((tokens, frames))
+        frames, tokens = frames[by_length], tokens[by_length]
+    elif sort == COLUMNS:
+        frames, tokens = np.sort(frames), np.sort(tokens)
+    groups = [np.arange(len(frames))] if not buckets else _buckets(frames, buckets)
+    found = []
+    for group in groups:
+        for part in _parts(frames[group], batch_size, max_frames):
+            found.append(Batch(tuple(frames[group][part].tolist()), tuple(tokens[group][part].tolist())))
+    if not found:
+        raise StopwavError(f"{len(shapes)} utterances do not fill one batch of {batch_size}; ask for a smaller one")
+    return found
+
+
+def spread(batches: Sequence[Batch], count: int) -> list[Batch]:
+    """So many of the batches, evenly over all of them: the first ones of a sorted corpus are no sample of it."""
+    if count >= len(batches):
+        return list(batches)
+    places = [int((index + 0.5) * len(batches) / count) for index in range(count)]
+    return [batches[place] for place in places]
+
+
+def padding_efficiency(batches: Sequence[Batch]) -> float:
+    """Real cells over padded cells, of all batches together."""
+    return sum(batch.cells for batch in batches) / sum(batch.padded_cells for batch in batches)
+
+
+def covered_range(batches: Sequence[Batch], shapes: Shapes) -> tuple[float, float]:
+    """Which share of the corpus is shorter than the shortest frames of the batches, and shorter or like the longest."""
+    frames = [t for batch in batches for t in batch.frames]
+    ordered = np.sort(shapes.frames)
+    low = np.searchsorted(ordered, min(frames), side="left")
+    high = np.searchsorted(ordered, max(frames), side="right")
+    return float(low / len(ordered)), float(high / len(ordered))
+
+
+def invented_pairs(batches: Sequence[Batch], shapes: Shapes) -> float:
+    """The share of the batches' pairs of T and U that are in no utterance of the corpus; each utterance counts once."""
+    real = Counter(zip(shapes.frames.tolist(), shapes.tokens.tolist(), strict=True))
+    made = Counter(pair for batch in batches for pair in zip(batch.frames, batch.tokens, strict=True))
+    return 1 - (real & made).total() / made.total()
+
+
+def _buckets(frames: Counts, count: int) -> list[Counts]:
+    """The utterances of each length range, those of equal length in the order in which they came."""
+    parts = np.array_split(np.argsort(frames, kind="stable"), count)
+    # Inside a bucket the order is that of the draw again.
+    return [np.sort(part) for part in parts if len(part)]
+
+
+def _parts(frames: Counts, batch_size: int, max_frames: int | None) -> list[slice]:
+    """Where each batch begins and ends; what is left at the end and fills no batch of a fixed size is left out."""
+    if max_frames is None:
+        return [slice(start, start + batch_size) for start in range(0, len(frames) - batch_size + 1, batch_size)]
+    parts, start, total = [], 0, 0
+    for index, count in enumerate(frames.tolist()):
+        if total + count > max_frames and index > start:
+            parts.append(slice(start, index))
+            start, total = index, 0
+        total += count
+    return [*parts, slice(start, len(frames))]
