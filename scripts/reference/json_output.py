@@ -4,7 +4,7 @@ from reference.markdown import fenced, page, table
 from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_UNUSABLE
 
 STUDY = """
-`latency`, `grid`, `loss`, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx
+Every study, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx
 --limit 6 --quick --json` on a 2-core x86-64 virtual machine, Linux, Python 3.11, with line breaks added, most metrics
 left out:
 """
@@ -48,6 +48,14 @@ the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
 one per fitted law (`"kind": "law"`, with the `axis`, which `law` it is, and the `cells` it goes through); then, with
 `--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
 
+`compare` has one result per engine (`"kind": "engine"`, with its `modules` and the tensors that are `shared` in its
+`params`); then one per engine and length (`"kind": "length"`, with `of`, `frames`, `audio_s`, and multiply-adds by
+module); then one per engine whose latency follows a law (`"kind": "law"`). It has one more key, `"card": {"engines",
+"verdicts", "by_length", "pareto": {"axes", "members", "beaten", "left_out"}, "expectations": [{"text", "judgement",
+"reason", "verdict"}]}`. Each verdict is a change as `diff --json` prints it, with `of` and `against` for the two
+engines: `a` and `value` are about the one that it is held `against`, `b` about the one it is `of`, and `frames` is
+`null` over all inputs. `judgement` is `supported`, `not supported` or `undecided`.
+
 `loss` has one result per loss and setting, with `loss`, `batch_size` (`null` under `--max-frames`) and `vocab` in its
 `params`; `right` says whether it is what the oracle computes, `approximate` whether it is pruned, `covered` from which
 to which share of the corpus's lengths the batches reach. A loss that is missing is `skipped`.
@@ -61,6 +69,11 @@ WARNINGS = (
     ("`loss-wrong`, `loss-unchecked`", "a loss that is not the oracle's, or whose check did not end"),
     ("`columns-independently`", "batches of pairs of T and U that no utterance has"),
     ("`trace-failed`, `trace-empty`", "a cell or a loss without a profiler trace, or with one that holds nothing"),
+    ("`sample-error`, `sample-timeout`, `sample-crashed`, `sample-oom`, `sample-skipped`", "inputs that were lost"),
+    ("`model-…`, `energy-…`", "how looking into an engine, or metering it, ended"),
+    ("`samples-repeat`", "a corpus with fewer utterances than samples"),
+    ("`languages`", "engines that recognise different languages"),
+    ("`meter-log`", "what is wrong with the log of an external meter"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
     ("`rounds-failed`", "a cell of which some rounds did not end well"),
     ("`noise`", "an engine whose work depends on what is said was fed with noise"),

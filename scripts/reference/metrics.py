@@ -1,6 +1,7 @@
 """docs/reference/metrics.md: every metric of a result."""
 
 from reference.markdown import code, page, table
+from stopwav.report.compare_definitions import COMPARE_GROUPS
 from stopwav.report.definitions import GROUPS, Definition
 from stopwav.report.grid_definitions import GRID_GROUPS
 from stopwav.report.loss_definitions import LOSS_GROUPS
@@ -8,7 +9,7 @@ from stopwav.stats import minimum_count
 from stopwav.studies.latency_results import PERCENTILES
 
 INTRODUCTION = """
-Every metric of a `stopwav latency` result and, further down, of a `stopwav grid` and of a `stopwav loss` one, by its
+Every metric of a `stopwav latency` result and, further down, of `grid`, `compare` and `loss`, by its
 name in `--json`, in `--all` and in `Result.metrics`. Times are in seconds. Each is an estimate: a value, the ends of
 its 95 % interval, the number of values behind it, and a note.
 
@@ -17,12 +18,20 @@ is due and the chunk before is done, and its text is visible when it is done. Re
 which they are spoken; recognised text is aligned to them after normalisation.
 """
 
+COMPARE = """
+Energy is that of the part which engines are compared by, named in the note: the external meter, the whole machine, or
+the device on which all engines run. Where several parts are metered, each has the same metrics with its name behind
+them, such as `mean_power_gpu`. Each engine's latency over length has the metrics of a law, as above.
+"""
+
 
 def render() -> str:
     """The page."""
     sections = [_section(heading, group) for heading, group in GROUPS.items()]
-    others = [_section(heading, group) for groups in (GRID_GROUPS, LOSS_GROUPS) for heading, group in groups.items()]
-    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *others)
+    groups = (*GRID_GROUPS.items(), *COMPARE_GROUPS.items())
+    others = [_section(heading, group) for heading, group in groups]
+    losses = [_section(heading, group) for heading, group in LOSS_GROUPS.items()]
+    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *others, COMPARE, *losses)
 
 
 def _percentiles() -> str:

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from reference import compare_file
 from reference.markdown import code, page, table
 from stopwav.record import FORMAT, Header, Piece
+from stopwav.studies.compare import CompareSpec
 from stopwav.studies.grid import GridSpec
 from stopwav.studies.latency import LatencySpec
 from stopwav.studies.loss import LossSpec
@@ -25,13 +27,14 @@ HEADER = {
     "kind": "`header`",
     "format": "version of this format",
     "stopwav": "version that wrote the file",
-    "study": "`latency`, `grid` or `loss`",
+    "study": "`latency`, `grid`, `compare` or `loss`",
     "started": "UTC, to the second",
     "spec": "what was asked for, see below; `--resume` looks for the newest run with an equal one",
     "machine": "processor, memory, system, packages with versions, fingerprint: what `stopwav doctor --json` prints",
     "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
-    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio; of a loss run, those of "
-    "its shapes, how many there are (`count`), and `settings`, each with the `batches` that every loss is fed",
+    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio; of a comparison also "
+    "`inputs`, the ids in the order in which they are taken; of a loss run, `name` and `digest` of its shapes, how "
+    "many there are (`count`), and `settings`, each with the `batches` that every loss is fed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
     "warnings": "what `doctor` warned of at the start, as `code` and `message`",
 }
@@ -195,9 +198,9 @@ END = 'The last line of a run that is complete: `{"kind": "end", "finished": "â€
 
 def render() -> str:
     """The page."""
-    kinds, grid, loss = (
+    kinds, grid, compare, loss = (
         [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in data.items()]
-        for data in (DATA, GRID_DATA, LOSS_DATA)
+        for data in (DATA, GRID_DATA, compare_file.DATA, LOSS_DATA)
     )
     return page(
         "The run file",
@@ -205,12 +208,14 @@ def render() -> str:
         f"## Header\n\n{_fields(Header, HEADER)}",
         f"### spec of `latency`\n\n{_fields(LatencySpec, SPEC)}",
         f"### spec of `grid`\n\n{_fields(GridSpec, GRID_SPEC)}",
+        f"### spec of `compare`\n\n{_fields(CompareSpec, compare_file.SPEC)}",
         f"### spec of `loss`\n\n{_fields(LossSpec, LOSS_SPEC)}",
         f"## Piece\n\n{_fields(Piece, PIECE)}",
         *kinds,
         f"### trace\n\n{_keys(TRACE)}",
         f"### chunk\n\n{_keys(CHUNK)}",
         *grid,
+        *compare,
         *loss,
         f"## End\n\n{END}",
     )

@@ -8,6 +8,7 @@
     @stopwav.profile                             # any function or block: time, stages, memory, a table at exit
     stopwav.latency(["pocketsphinx"])            # how long a listener waits for each word, and why
     stopwav.grid("pocketsphinx")                 # real-time factor and peak memory over duration × batch size
+    stopwav.compare(["pocketsphinx", "moonshine"])   # size, latency, energy, word errors; `card` has the verdicts
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.run("plan.yaml")                     # the studies that a file describes
 
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
     from stopwav.stats import Estimate, Verdict
+    from stopwav.stats.card import Card
     from stopwav.studies import results
+    from stopwav.studies.compare import compare
+    from stopwav.studies.compare_card import card
     from stopwav.studies.diff import diff
     from stopwav.studies.explain import explanation
     from stopwav.studies.gate import gate
@@ -51,6 +55,7 @@ __version__ = "0.1.0"
 # Names that bring numpy, pydantic or more with them: imported when first used, so that `stopwav --help` is quick.
 _LAZY = {
     "Audio": "stopwav.speech.audio",
+    "Card": "stopwav.stats.card",
     "Engine": "stopwav.engines.protocol",
     "Estimate": "stopwav.stats",
     "EngineInfo": "stopwav.engines.protocol",
@@ -66,6 +71,8 @@ _LAZY = {
     "TraceAnalysis": "stopwav.profiling.analysis",
     "Verdict": "stopwav.stats",
     "analyse": "stopwav.profiling.analysis",
+    "card": "stopwav.studies.compare_card",
+    "compare": "stopwav.studies.compare",
     "diff": "stopwav.studies.diff",
     "explanation": "stopwav.studies.explain",
     "gate": "stopwav.studies.gate",
@@ -85,6 +92,7 @@ __all__ = [
     "QUICK",
     "REPORT",
     "Audio",
+    "Card",
     "Caution",
     "Engine",
     "EngineInfo",
@@ -109,6 +117,8 @@ __all__ = [
     "Workload",
     "__version__",
     "analyse",
+    "card",
+    "compare",
     "diff",
     "explanation",
     "gate",

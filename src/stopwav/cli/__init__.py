@@ -7,6 +7,7 @@ import sys
 import typer
 
 from stopwav.cli.align import align
+from stopwav.cli.compare import compare
 from stopwav.cli.demo import demo
 from stopwav.cli.diff import diff
 from stopwav.cli.doctor import doctor
@@ -37,6 +38,7 @@ app.command(short_help="How long a listener waits for each word, and why.")(late
 app.command(short_help="Run the studies that a YAML file describes.")(run)
 app.command(short_help="Write a file for `run` to start from.")(init)
 app.command(short_help="Whether it is real-time and fits, over duration × batch size.")(grid)
+app.command(short_help="Which model to ship: size, speed, energy, errors side by side.")(compare)
 app.command(short_help="Which transducer loss is right, fast and small.")(loss)
 app.command(short_help="Frames and tokens of a corpus, for `loss`.")(shapes)
 app.command(short_help="Measure two recognisers in two minutes.")(demo)

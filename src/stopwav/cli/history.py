@@ -45,8 +45,8 @@ def history(
 
 
 def _points(results: Sequence[Result]) -> list[Result]:
-    """The results that are followed over time: of a grid its cells, and not the laws fitted to them."""
-    return [result for result in results if result.params.get("kind", "cell") == "cell"]
+    """The results that are followed over time: cells and engines, and not the laws fitted to them."""
+    return [result for result in results if result.params.get("kind", "cell") in ("cell", "engine", "length")]
 
 
 def _read(folder: Path) -> tuple[list[Found], list[tuple[Path, str]]]:

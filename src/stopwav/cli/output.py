@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stopwav.record import Record, Result
+    from stopwav.stats.card import Card
     from stopwav.stats.gain import Explanation
     from stopwav.studies.spec import Progress
 
@@ -58,6 +59,13 @@ def explanation_of(record: Record) -> Explanation | None:
     return _understood(explanation, record) if record.header.study == "latency" else None
 
 
+def card_of(record: Record) -> Card | None:
+    """What a comparison decides; None for a run of another study."""
+    from stopwav.studies.compare_card import card
+
+    return _understood(card, record) if record.header.study == "compare" else None
+
+
 def _understood(read: Callable[[Record], T], record: Record) -> T:
     try:
         return read(record)
@@ -79,6 +87,7 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     from rich.console import Console
     from rich.text import Text
 
+    from stopwav.report.compare_table import print_compare
     from stopwav.report.grid_table import print_grid
     from stopwav.report.loss_table import print_loss
     from stopwav.report.plain import plain
@@ -91,6 +100,8 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
             print_grid(found, console, every_metric=every_metric, scientific=scientific)
         elif record.header.study == "loss":
             print_loss(found, console, every_metric=every_metric)
+        elif (card := card_of(record)) is not None:
+            print_compare(found, card, console, every_metric=every_metric)
         else:
             _print_latency(record, found, console, every_metric)
         console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
@@ -110,12 +121,13 @@ def _print_latency(record: Record, found: Sequence[Result], console: Console, ev
 
 def run_to_json(record: Record, found: Sequence[Result]) -> dict[str, Any]:
     """A run and its results as `--json` prints them."""
-    explained = explanation_of(record)
+    explained, card = explanation_of(record), card_of(record)
     return {
         "study": record.header.study,
         "run": str(record.path),
         "results": [one.to_json() for one in found],
         **({} if explained is None else {"explanation": explained.to_json()}),
+        **({} if card is None else {"card": card.to_json()}),
     }
 
 
@@ -190,7 +202,9 @@ def exit_code(found: Sequence[Result]) -> int:
     if all(result.status != "ok" for result in found):
         return EXIT_UNUSABLE
     failed = any(result.status != "ok" for result in found)
-    lost = any(w.code == "corpus" or w.code.startswith("stream-") for result in found for w in result.warnings)
+    lost = any(
+        w.code == "corpus" or w.code.startswith(("stream-", "sample-")) for result in found for w in result.warnings
+    )
     return EXIT_PARTLY if failed or lost else 0
 
 

@@ -120,7 +120,8 @@ def _document(
 
 
 def _markdown_parts(record: Record, results: Sequence[Result], every_metric: bool, scientific: bool) -> list[str]:
-    from stopwav.cli.output import explanation_of
+    from stopwav.cli.output import card_of, explanation_of
+    from stopwav.report.compare_markdown import compare_markdown
     from stopwav.report.explanation import explanation_markdown
     from stopwav.report.grid_markdown import grid_markdown
     from stopwav.report.loss_markdown import loss_markdown
@@ -130,6 +131,9 @@ def _markdown_parts(record: Record, results: Sequence[Result], every_metric: boo
         return [grid_markdown(record, results, every_metric=every_metric, scientific=scientific)]
     if record.header.study == "loss":
         return [loss_markdown(record, results, every_metric=every_metric)]
+    card = card_of(record)
+    if card is not None:
+        return [compare_markdown(record, results, card, every_metric=every_metric)]
     explained = explanation_of(record)
     # As on the terminal: of the settings that were tried, what they gain.
     shown = results if explained is None or every_metric else results[:1]

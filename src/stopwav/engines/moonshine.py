@@ -47,6 +47,7 @@ class Moonshine:
             version=version("moonshine-voice"),
             sample_rate_hz=SAMPLE_RATE_HZ,
             model=folder.name,
+            language="en" if source is None else "",
             precision="8-bit weights (onnxruntime)",
         )
 

@@ -31,6 +31,7 @@ class PocketSphinx:
             version=version("pocketsphinx"),
             sample_rate_hz=SAMPLE_RATE_HZ,
             model="en-us (in the package)",
+            language="en",
             precision="int16 audio, fixed-point scores",
         )
 

@@ -34,6 +34,8 @@ class EngineInfo:
     notes: tuple[str, ...] = ()
     # Weights that were never trained: times mean something, texts and word error rates do not.
     untrained: bool = False
+    # The language it recognises, as `en` or `de`; "" where it recognises several or does not say.
+    language: str = ""
     # Whether how long it takes depends on what is said, as with any search; noise is then no stand-in for speech.
     data_dependent: bool = True
 

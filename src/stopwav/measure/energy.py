@@ -10,7 +10,7 @@ from typing import Protocol
 
 from stopwav.measure.meters import Counter, Meter, Meters, NoMeter, find_meters
 
-__all__ = ["EnergyReading", "PartEnergy", "find_meters", "measure_energy"]
+__all__ = ["EnergyReading", "PartEnergy", "Window", "find_meters", "measure_energy", "take_window"]
 
 # Two seconds are twenty ticks of the slowest counter of a GPU or CPU: its grain is then at most 5 % of the window.
 MIN_WINDOW_S = 2.0
@@ -87,12 +87,12 @@ def measure_energy(
         whole, meter = meter.whole, meter.joined()
     if isinstance(meter, NoMeter):
         return EnergyReading(meter.source, {}, None, 0.0, 0, f"no energy: {meter.reason}")
-    idle = _window(lambda: clock.sleep(IDLE_NAP_S), meter, max(idle_s, meter.min_window_s), clock)
-    work = _window(call, meter, max(min_window_s, meter.min_window_s), clock)
+    idle = take_window(lambda: clock.sleep(IDLE_NAP_S), meter, max(idle_s, meter.min_window_s), clock)
+    work = take_window(call, meter, max(min_window_s, meter.min_window_s), clock)
     return _reading(work, idle, whole)
 
 
-def _reading(work: _Window, idle: _Window, whole: Collection[str]) -> EnergyReading:
+def _reading(work: Window, idle: Window, whole: Collection[str]) -> EnergyReading:
     """What two windows say about the work, with a reason for each number they do not give."""
     parts: dict[str, PartEnergy] = {}
     notes: list[str] = []
@@ -112,13 +112,15 @@ def _reading(work: _Window, idle: _Window, whole: Collection[str]) -> EnergyRead
 
 
 @dataclass
-class _Window:
+class Window:
     """A tally of a meter's counters from one moment on."""
 
     meter: Meter
     last_uj: list[int | None] = field(default_factory=list)
     spent_uj: list[int] = field(default_factory=list)
     faults: dict[int, str] = field(default_factory=dict)
+    # When it opened, by the clock it was taken with.
+    opened_s: float = 0.0
     seconds: float = 0.0
     iterations: int = 0
 
@@ -167,16 +169,16 @@ class _Window:
             return None
 
 
-def _window(step: Callable[[], object], meter: Meter, min_window_s: float, clock: Timekeeper) -> _Window:
+def take_window(step: Callable[[], object], meter: Meter, min_window_s: float, clock: Timekeeper) -> Window:
     """The tally over a window that opens on a tick and closes after the first step that saw a tick once it is over."""
-    window = _Window(meter)
+    window = Window(meter)
     window.open()
     waited_s, pause_s = 0.0, meter.tick_s / 20
     while not window.update() and waited_s < TICKS_TO_WAIT * meter.tick_s:
         clock.sleep(pause_s)
         waited_s += pause_s
     window.open()
-    start_s = read_s = clock.perf_counter()
+    window.opened_s = start_s = read_s = clock.perf_counter()
     while True:
         step()
         window.iterations += 1

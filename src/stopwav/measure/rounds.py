@@ -207,7 +207,7 @@ class RoundRunner:
             from stopwav.measure.memory import limit_host_memory
 
             limit_host_memory(plan.memory_limit_bytes)
-        self._clock = _clock_for(device)
+        self._clock = clock_for(device)
 
     def run(self) -> Round:
         """The finished round."""
@@ -258,7 +258,8 @@ class RoundRunner:
         return measure_energy(call, find_meters())
 
 
-def _clock_for(device: str) -> Any:
+def clock_for(device: str) -> Any:
+    """The clock that times calls on the device."""
     from stopwav.measure.clock import CudaClock, WallClock
 
     return CudaClock(device) if device.startswith("cuda") else WallClock()

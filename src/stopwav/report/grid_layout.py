@@ -112,10 +112,15 @@ def law_text(law: Result) -> str:
     """The law as a formula, with the evidence for its quadratic term and what the held-out cell says."""
     variable = "d" if law.params["axis"] == "duration" else "B"
     fixed = f"batch {law.params['batch_size']}" if variable == "d" else f"{law.params['duration_s']:g} s"
+    return f"{fixed}: {growth_text(law, variable)}"
+
+
+def growth_text(law: Result, variable: str) -> str:
+    """The law in the variable given, with the evidence for it."""
     terms = [_term(law.metrics[name], factor) for name, factor in _factors(variable)]
     formula = " ".join(term for term in terms if term).removeprefix("+ ")
     formula = f"-{formula.removeprefix('- ')}" if formula.startswith("- ") else formula
-    return f"{fixed}: time ≈ {formula} s; {_evidence(law.metrics['law_quadratic_p'])}{_held_out(law)}"
+    return f"time ≈ {formula} s; {_evidence(law.metrics['law_quadratic_p'])}{_held_out(law)}"
 
 
 def prediction_text(law: Result) -> str:
@@ -216,7 +221,7 @@ def _held_out(law: Result) -> str:
     if error.value is None or time.value is None:
         return ""
     cells: Any = law.params["cells"]
-    unit = "s" if law.params["axis"] == "duration" else ""
+    unit = "" if law.params["axis"] == "batch size" else "s"
     at, measured_s = cells[-1]
     return (
         f"; fitted without {at:g}{' ' + unit if unit else ' utterances'}: predicted {_seconds(time)}, "

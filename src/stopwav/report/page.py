@@ -14,6 +14,7 @@ from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.charts import Chart, chart_script
 from stopwav.report.charts.palette import css_variables
+from stopwav.report.compare_definitions import compare_definition
 from stopwav.report.definitions import Definition, definition
 from stopwav.report.grid_definitions import GRID_DEFINITIONS
 from stopwav.report.grid_layout import arrange, by_place
@@ -63,7 +64,9 @@ def _heading(section: Section) -> str:
     # A grid has one engine and a result for each of its cells; a loss has one for each setting.
     spec = section.record.header.spec
     named = {"grid": [spec.get("engine")], "loss": spec.get("losses")}.get(section.record.header.study)
-    engines = [plain(str(name), 40) for name in named or [result.name for result in section.results]]
+    # A comparison has results of its engines, and of each at every length.
+    whole = [result.name for result in section.results if result.params.get("kind", "engine") == "engine"]
+    engines = [plain(str(name), 40) for name in named or whole]
     listed = " and ".join(filter(None, [", ".join(engines[:-1]), engines[-1]])) if engines else ""
     study = plain(section.record.header.study, 40)
     return f"{study[:1].upper()}{study[1:]}" + (f" of {listed}" if listed else "")
@@ -112,7 +115,10 @@ def _doubted(section: Section) -> Sequence[Result]:
 
 def _known(section: Section, name: str) -> Definition | None:
     """What the section's study means by a metric: some have a metric of the same name."""
-    own = {"grid": GRID_DEFINITIONS, "loss": LOSS_DEFINITIONS}.get(section.record.header.study)
+    study = section.record.header.study
+    if study == "compare":
+        return compare_definition(name)
+    own = {"grid": GRID_DEFINITIONS, "loss": LOSS_DEFINITIONS}.get(study)
     return definition(name) if own is None else own.get(name)
 
 

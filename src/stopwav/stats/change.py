@@ -15,13 +15,14 @@ from stopwav.stats.intervals import t_quantile
 from stopwav.stats.ratio import paired_log_ratio, unpaired_log_ratio
 from stopwav.stats.verdict import decide
 
-Sort = Literal["time", "size", "errors"]
+Sort = Literal["time", "size", "errors", "energy"]
 
 # What less and more of each sort of number are called.
 WORDS: dict[Sort, tuple[str, str]] = {
     "time": ("faster", "slower"),
     "size": ("smaller", "bigger"),
     "errors": ("better", "worse"),
+    "energy": ("less", "more"),
 }
 CONFIDENCE = 0.95  # of the whole table together, as of every interval that stopwav prints
 
@@ -114,6 +115,19 @@ def ask_ratio(
         )
 
     return Question(ratio.p_value(float(np.log1p(threshold))), answer)
+
+
+def ask_count(metric: str, a: int, b: int) -> Question:
+    """The question which of two counts is the larger: they are known, so it is no test, and no threshold applies."""
+    less, more = WORDS["size"]
+    verdict = "same" if a == b else less if b < a else more
+    ratio = b / a if a else None
+
+    def answer(confidence: float) -> Change:
+        note = "counted, not measured"
+        return Change(metric, "", a, b, "ratio", ratio, ratio, ratio, verdict, confidence, 0.0, n=0, note=note)
+
+    return Question(None, answer)
 
 
 def ask_nothing(metric: str, unit: str, threshold: float, reason: str) -> Question:

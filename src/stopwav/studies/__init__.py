@@ -16,6 +16,10 @@ def results(record: Record) -> list[Result]:
         from stopwav.studies.grid_results import grid_results
 
         return grid_results(record)
+    if record.header.study == "compare":
+        from stopwav.studies.compare_results import compare_results
+
+        return compare_results(record)
     if record.header.study == "loss":
         from stopwav.studies.loss_results import loss_results
 

@@ -55,6 +55,7 @@ STUDIES = {
     for study in (
         Study("latency", "LatencySpec", {"engines": ["pocketsphinx"]}),
         Study("grid", "GridSpec", {"engine": "pocketsphinx"}),
+        Study("compare", "CompareSpec", {"engines": ["pocketsphinx", "moonshine"]}),
         Study("loss", "LossSpec", {"losses": ["torch"]}),
     )
 }

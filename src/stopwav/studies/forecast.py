@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopwav.errors import StopwavError
+from stopwav.studies.forecast_compare import guess_compare
 from stopwav.studies.forecast_grid import guess_grid
 from stopwav.studies.forecast_latency import guess_latency
 from stopwav.studies.plan_file import Cell
 
 # From a run's settings: seconds, and what they are based on. A study that is not here has no estimate, and says so.
-_GUESSES: dict[str, Callable[[Any], tuple[float, list[str]]]] = {"grid": guess_grid, "latency": guess_latency}
+_GUESSES: dict[str, Callable[[Any], tuple[float, list[str]]]] = {
+    "compare": guess_compare,
+    "grid": guess_grid,
+    "latency": guess_latency,
+}
 
 
 @dataclass(frozen=True)

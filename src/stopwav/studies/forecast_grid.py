@@ -23,7 +23,7 @@ def guess_grid(settings: Any) -> tuple[float, list[str]]:
     plan, cells = plan_of(spec), round_order(spec, 0)
     earlier = _earlier(spec, Path(settings.save))
     rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
-    total_s = spec.rounds * sum(_round_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
+    total_s = spec.rounds * sum(round_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
     audio_s = sum(cell.audio_s for cell in cells)
     measured = f"{spec.engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}"
     basis = [
@@ -38,7 +38,7 @@ def guess_grid(settings: Any) -> tuple[float, list[str]]:
     return total_s, basis
 
 
-def _round_s(plan: Plan, call_s: float, load_s: float) -> float:
+def round_s(plan: Plan, call_s: float, load_s: float) -> float:
     """One round: load, first call, warm-up, values, the memory pass; killed at the limit at the latest."""
     warm_up_s = min(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s), MAX_WARMUP_S + call_s)
     # The plan stops between these two, sooner on a quiet machine: the middle.

@@ -28,7 +28,7 @@ _LENGTHS = 200
 def guess_latency(settings: Any) -> tuple[float, list[str]]:
     """Seconds, and their basis: rounds × (load, first stream, warm-up, every stream, memory) of each engine."""
     corpus = load_corpus(settings.corpus, words=None if settings.words is None else Path(settings.words))
-    count, mean_s, longest_s = _lengths(corpus, settings.limit)
+    count, mean_s, longest_s = lengths_of(corpus, settings.limit)
     audio_s = count * mean_s
     basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {settings.rounds}"]
     total_s, assumed = 0.0, []
@@ -59,7 +59,7 @@ def assumption(engines: list[str], folder: Path | str) -> str:
     return f"{', '.join(engines)}: {factor}, assumed, as there is no earlier run in {folder}"
 
 
-def _lengths(corpus: Corpus, limit: int | None) -> tuple[int, float, float]:
+def lengths_of(corpus: Corpus, limit: int | None) -> tuple[int, float, float]:
     """How many utterances are streamed, and how long they are in the mean and at most."""
     # Spread over the corpus: the first of a sorted one are all alike.
     step = -(-len(corpus.utterances) // _LENGTHS)

@@ -55,7 +55,7 @@ def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axi
 
 def _result(spec: GridSpec, axis: Axis) -> Result:
     law = fit_law(axis.x, axis.time_s)
-    metrics = {**_coefficients(law, axis), **_held_out(axis)}
+    metrics = {**coefficients(law, axis), **held_out(axis)}
     params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if law.is_quadratic else "linear"}
     if axis.name == "duration":
         params["batch_size"] = int(axis.fixed)
@@ -70,7 +70,8 @@ def _result(spec: GridSpec, axis: Axis) -> Result:
     return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics)
 
 
-def _coefficients(law: Law, axis: Axis) -> dict[str, Estimate]:
+def coefficients(law: Law, axis: Axis) -> dict[str, Estimate]:
+    """The terms of a law with their intervals, and the evidence for the quadratic one."""
     found = {}
     for power, name in enumerate(("law_constant", "law_linear", "law_quadratic")):
         if power >= len(law.chosen.coefficients):
@@ -87,7 +88,7 @@ def _coefficients(law: Law, axis: Axis) -> dict[str, Estimate]:
     return found
 
 
-def _held_out(axis: Axis) -> dict[str, Estimate]:
+def held_out(axis: Axis) -> dict[str, Estimate]:
     """What a fit without the farthest cell says of it, and by what share that is off."""
     *x, at = axis.x
     *time_s, measured_s = axis.time_s

@@ -126,7 +126,7 @@ def _header(spec: LatencySpec, corpus: Corpus) -> Header:
             "digest": corpus.digest,
             "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
             "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
-            "utterances": [_utterance_to_json(utterance) for utterance in corpus.utterances],
+            "utterances": [utterance_to_json(utterance) for utterance in corpus.utterances],
         },
     )
 
@@ -166,7 +166,8 @@ def engine_names(engines: list[str]) -> list[str]:
     return names
 
 
-def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+def utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+    """The utterance as the header of a run holds it."""
     return {
         "id": utterance.id,
         "path": str(utterance.path),
@@ -178,7 +179,7 @@ def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
 
 
 def utterance_from_json(fields: dict[str, Any]) -> Utterance:
-    """The utterance that the header of a latency run holds."""
+    """The utterance that the header of a run holds."""
     return Utterance(
         id=fields["id"],
         path=Path(fields["path"]),

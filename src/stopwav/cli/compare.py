@@ -1,0 +1,89 @@
+"""`stopwav compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stopwav.cli.options import Corpus, Json, NoHtml
+from stopwav.errors import StopwavError
+
+
+def compare(
+    engines: Annotated[
+        list[str],
+        typer.Argument(metavar="ENGINE…", help="Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`."),
+    ],
+    frames: Annotated[
+        str, typer.Option(help="Lengths of input over which latency is measured, in frames of 10 ms.")
+    ] = "100,200,400,800,1600",
+    samples: Annotated[
+        int, typer.Option(help="Inputs drawn from the corpus by seed, for latency and word errors; dealt over rounds.")
+    ] = 100,
+    corpus: Corpus = "bundled",
+    energy: Annotated[
+        bool, typer.Option("--energy", help="Measure joules and watts at each length, by whatever meter is found.")
+    ] = False,
+    energy_time: Annotated[
+        float,
+        typer.Option(help="Seconds for which the work repeats at each length, unless its joules are known to 5 %."),
+    ] = 60.0,
+    meter_csv: Annotated[
+        Path | None,
+        typer.Option(help="Log of an external power meter, timestamp and watts a line; may grow meanwhile."),
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help='Hypothesis to be judged, such as "a faster b"; repeatable.'),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Fresh processes per engine and length.")] = 10,
+    quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1; no verdicts.")] = False,
+    depth: Annotated[int, typer.Option(help="Levels of modules for parameters and operations.")] = 1,
+    time_limit: Annotated[float, typer.Option(help="Seconds that loading, or one piece of work, may take.")] = 300.0,
+    seed: Annotated[int, typer.Option(help="Seed of the order, the draw and the intervals.")] = 0,
+    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
+    ] = False,
+    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
+    no_html: NoHtml = False,
+    json: Json = False,
+) -> None:
+    """Which of these models should I ship: parameters, operations, latency, energy and word errors side by side."""
+    import sys
+
+    from stopwav.cli.output import print_results, progress_bar
+    from stopwav.studies.compare import compare as measure
+
+    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+        record = measure(
+            engines,
+            frames=[_whole(part) for part in frames.split(",")],
+            samples=samples,
+            corpus=corpus,
+            energy=energy,
+            energy_time_s=energy_time,
+            meter_csv=meter_csv,
+            expect=expect or [],
+            rounds=1 if quick else rounds,
+            depth=depth,
+            time_limit_s=time_limit,
+            seed=seed,
+            save=save,
+            resume=resume,
+            progress=progress,
+        )
+    if resume and record.found:
+        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
+    print_results(record, as_json=json, every_metric=every_metric, page=not no_html)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise StopwavError(
+            f"--frames: {text!r} is not a whole number; write them with commas, such as 100,400"
+        ) from None

@@ -1,0 +1,252 @@
+"""`stopwav compare`: parameters, operations, latency, energy and word errors of recognisers, side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, field_validator
+
+from stopwav.measure.meter_log import read_meter_log
+from stopwav.measure.plan import COMPARISON, Plan
+from stopwav.measure.rounds import alternating_order
+from stopwav.record import Header, Record, new_path, runs_in
+from stopwav.speech.corpus import BUNDLED, Utterance, load_corpus
+from stopwav.studies.compare_passes import (
+    EnergyPass,
+    keep_meter_log,
+    take_length,
+    take_meters,
+    take_model,
+)
+from stopwav.studies.compare_side import Side
+from stopwav.studies.expectation import parse_expectation
+from stopwav.studies.latency import engine_names, utterance_from_json, utterance_to_json
+from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
+
+# Seconds 1 to 16, doubling: what the published comparisons of recognisers plot their curves over.
+FRAMES = (100, 200, 400, 800, 1600)
+# As many as older reports take their means over; enough for a P95.
+SAMPLES = 100
+# The fewest rounds with a Student interval; each loads the engine anew at every length.
+ENERGY_ROUNDS = 3
+
+
+class CompareSpec(BaseModel, extra="forbid"):
+    """What is asked for; two runs with equal specs measure the same thing."""
+
+    engines: list[str] = Field(min_length=1)
+    # Lengths of input, in frames of 10 ms. Kept in rising order, each once.
+    frames: list[int] = Field(default=list(FRAMES), min_length=1)
+    samples: int = Field(default=SAMPLES, gt=0)
+    corpus: str = BUNDLED
+    energy: bool = False
+    # Seconds for which the work repeats at each length, all rounds together, unless its energy is known before.
+    energy_time_s: float = Field(default=60.0, gt=0)
+    meter_csv: str | None = None
+    rounds: int = Field(default=COMPARISON.rounds, gt=0)
+    # Levels of modules by which parameters and operations are given.
+    depth: int = Field(default=1, ge=0)
+    expect: list[str] = []
+    # Seconds that loading, and then one piece of work, may take before the process is killed.
+    time_limit_s: float = Field(default=300.0, gt=0)
+    seed: int = 0
+    # How a round is taken, where it is not as the default plan says.
+    plan: dict[str, Any] | None = None
+
+    @field_validator("frames")
+    @classmethod
+    def _rising(cls, values: list[int]) -> list[int]:
+        if not min(values) > 0:
+            raise ValueError("each must be above 0")
+        return sorted(set(values))
+
+
+def compare(
+    engines: Sequence[str],
+    *,
+    frames: Sequence[int] = FRAMES,
+    samples: int = SAMPLES,
+    corpus: str = BUNDLED,
+    energy: bool = False,
+    energy_time_s: float = 60.0,
+    meter_csv: Path | str | None = None,
+    rounds: int = COMPARISON.rounds,
+    depth: int = 1,
+    expect: Sequence[str] = (),
+    time_limit_s: float = 300.0,
+    seed: int = 0,
+    plan: Plan | None = None,
+    save: Path | str = DEFAULT_FOLDER,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Record:
+    """The record of a comparison: every engine at every length in `rounds` fresh processes, and over `samples` inputs.
+
+    The samples are dealt out over the rounds; engines take turns at each. `expect` states hypotheses, such as
+    `"a faster b"`. `meter_csv` is the log of an external power meter, which may grow while the run does, and implies
+    `energy`. `plan` says how a round is taken; its rounds, limit and seed are those given here.
+    `stopwav.card(record)` has the verdicts.
+    """
+    spec = checked(
+        CompareSpec,
+        engines=list(engines),
+        frames=list(frames),
+        samples=samples,
+        corpus=str(corpus),
+        energy=energy or meter_csv is not None,
+        energy_time_s=energy_time_s,
+        meter_csv=None if meter_csv is None else str(meter_csv),
+        rounds=rounds,
+        depth=depth,
+        expect=list(expect),
+        time_limit_s=time_limit_s,
+        seed=seed,
+        plan=None if plan is None else asdict(plan),
+    )
+    report = progress or (lambda task, done, total: None)
+    with _open_record(spec, Path(save), resume) as record:
+        if not record.complete:
+            _run(spec, record, report)
+            record.finish()
+    return record
+
+
+def plan_of(spec: CompareSpec) -> Plan:
+    """How the rounds of a run are taken."""
+    base = COMPARISON if spec.plan is None else Plan(**spec.plan)
+    return replace(base, rounds=spec.rounds, time_limit_s=spec.time_limit_s, seed=spec.seed)
+
+
+def drawn(utterances: Sequence[Utterance], samples: int, seed: int) -> list[Utterance]:
+    """The inputs, drawn by seed: the corpus shuffled, again and again where it has fewer."""
+    generator = random.Random(seed)
+    found: list[Utterance] = []
+    while len(found) < samples:
+        once = list(utterances)
+        generator.shuffle(once)
+        found += once
+    return found[:samples]
+
+
+def share(spec: CompareSpec, index: int) -> range:
+    """Which of the inputs a round takes: they are dealt out, so that each is taken once by each engine."""
+    return range(index, spec.samples, spec.rounds)
+
+
+def energy_rounds(spec: CompareSpec) -> int:
+    """How many rounds of energy there are."""
+    return min(ENERGY_ROUNDS, spec.rounds) if spec.energy else 0
+
+
+def _open_record(spec: CompareSpec, folder: Path, resume: bool) -> Record:
+    from stopwav.engines.registry import prepare
+
+    for engine in spec.engines:
+        prepare(engine)  # an engine that cannot be had is an error before anything is measured
+    names = engine_names(spec.engines)
+    for text in spec.expect:
+        parse_expectation(text, names, spec.frames)
+    if resume:
+        same = (run for run in runs_in(folder, "compare") if run.header.spec == spec.model_dump())
+        found = next(same, None)
+        if found is not None:
+            return found if found.complete else Record.resume(found.path)
+    if spec.meter_csv is not None and Path(spec.meter_csv).exists():
+        read_meter_log(Path(spec.meter_csv))  # what is wrong with its form is said before anything is measured
+    return Record.create(new_path(folder, "compare"), _header(spec))
+
+
+def _header(spec: CompareSpec) -> Header:
+    from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+
+    corpus = load_corpus(spec.corpus)
+    inputs = drawn(corpus.utterances, spec.samples, spec.seed)
+    return header_of(
+        "compare",
+        spec,
+        normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
+        corpus={
+            "name": corpus.name,
+            "digest": corpus.digest,
+            "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
+            "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
+            "utterances": [utterance_to_json(one) for one in {one.id: one for one in inputs}.values()],
+            # In the order in which they are taken, some again and again where the corpus has fewer.
+            "inputs": [one.id for one in inputs],
+        },
+    )
+
+
+def inputs_of(record: Record) -> list[Utterance]:
+    """The inputs of a run, in the order in which they are taken."""
+    corpus = record.header.corpus
+    utterances = {fields["id"]: utterance_from_json(fields) for fields in corpus["utterances"]}
+    return [utterances[name] for name in corpus["inputs"]]
+
+
+def _run(spec: CompareSpec, record: Record, report: Progress) -> None:
+    """Take what is not in the record yet: what the engines are, then round by round lengths and inputs, then energy."""
+    sides = list(zip(engine_names(spec.engines), spec.engines, strict=True))
+    for done, (name, engine) in enumerate(sides):
+        report("parameters and operations", done, len(sides))
+        take_model(spec, record, name, engine)
+    report("parameters and operations", len(sides), len(sides))
+    for index in range(spec.rounds):
+        _run_lengths(spec, record, index, report)
+        _run_samples(spec, record, index, report)
+    if spec.energy:
+        _run_energy(spec, record, report)
+
+
+def _run_lengths(spec: CompareSpec, record: Record, index: int, report: Progress) -> None:
+    """One round of every length, in an order drawn anew; the engines take turns at each."""
+    sides = list(zip(engine_names(spec.engines), spec.engines, strict=True))
+    order = list(spec.frames)
+    random.Random(f"{spec.seed} {index}").shuffle(order)
+    total = spec.rounds * len(order) * len(sides)
+    done = index * len(order) * len(sides)
+    for turn, frames in enumerate(order):
+        for which in alternating_order(len(sides), turn + index):
+            take_length(spec, record, *sides[which], frames, index, plan_of(spec))
+            done += 1
+            report("latency over length", done, total)
+
+
+def _run_samples(spec: CompareSpec, record: Record, index: int, report: Progress) -> None:
+    """The inputs of one round; the engines take turns at each."""
+    inputs = inputs_of(record)
+    names = engine_names(spec.engines)
+    sides = [
+        Side(name, engine, index, spec.time_limit_s, plan_of(spec), record)
+        for name, engine in zip(names, spec.engines, strict=True)
+    ]
+    try:
+        for turn, place in enumerate(share(spec, index)):
+            for which in alternating_order(len(sides), turn + index):
+                sides[which].take(place, inputs[place])
+            taken = sum(len(share(spec, earlier)) for earlier in range(index)) + turn + 1
+            report("samples", taken, spec.samples)
+    finally:
+        for side in sides:
+            side.close()
+
+
+def _run_energy(spec: CompareSpec, record: Record, report: Progress) -> None:
+    """The energy of every length, in few rounds, the engines taking turns; nothing where there is no meter."""
+    sides = list(zip(engine_names(spec.engines), spec.engines, strict=True))
+    rounds = energy_rounds(spec)
+    if not take_meters(spec, record):
+        return
+    total, done = rounds * len(spec.frames) * len(sides), 0
+    energy = EnergyPass(spec.seed, spec.energy_time_s / rounds, spec.meter_csv is not None, plan_of(spec))
+    for index in range(rounds):
+        for turn, frames in enumerate(spec.frames):
+            for which in alternating_order(len(sides), turn + index):
+                energy.take(record, *sides[which], frames, index)
+                done += 1
+                report("energy", done, total)
+    keep_meter_log(spec, record)

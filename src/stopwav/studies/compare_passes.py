@@ -1,0 +1,142 @@
+"""The passes of a comparison beside the inputs: what each engine is, one length at a time, and energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stopwav.errors import StopwavError
+from stopwav.measure.meter_log import read_meter_log
+from stopwav.measure.meters import NoMeter, find_meters
+from stopwav.measure.plan import Plan
+from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.rounds import Round, measure
+from stopwav.record import Piece, Record
+from stopwav.studies.compare_pieces import METER_LOG, METERS, length_key, windows_span
+from stopwav.studies.compare_runner import EngineRunner, LengthWorkload
+from stopwav.studies.compare_side import device_of
+from stopwav.studies.contender import LOAD_LIMIT_S
+from stopwav.studies.grid_pieces import round_to_piece
+
+if TYPE_CHECKING:
+    from stopwav.studies.compare import CompareSpec
+
+
+def take_model(spec: CompareSpec, record: Record, name: str, engine: str) -> None:
+    """Record what the engine is, its parameters, and its operations at each length; what fails is recorded too."""
+    asked: list[tuple[list[str | int], Callable[[FreshProcess], Outcome]]] = [
+        (["model", name], lambda process: process.call("describe", spec.depth, time_limit_s=spec.time_limit_s))
+    ]
+    for frames in spec.frames:
+        arguments = (frames, spec.depth, spec.seed)
+        asked.append(
+            (
+                ["operations", name, frames],
+                lambda process, arguments=arguments: process.call(  # type: ignore[misc]
+                    "operations", *arguments, time_limit_s=spec.time_limit_s
+                ),
+            )
+        )
+    missing = [(key, ask) for key, ask in asked if tuple(key) not in record]
+    process: FreshProcess | None = None
+    try:
+        for key, ask in missing:
+            outcome = Outcome("ok")
+            # It may have died of a length; the next one has a new process.
+            if process is None or not process.alive:
+                if process is not None:
+                    process.close()
+                process = FreshProcess(EngineRunner, engine, device_of(engine))
+                outcome = process.start(LOAD_LIMIT_S)
+            _append(record, key, ask(process) if outcome.ok else outcome)
+            if not outcome.ok:
+                # What did not load once will not the next time: the lengths pass says so too.
+                return
+    finally:
+        if process is not None:
+            process.close()
+
+
+def take_length(spec: CompareSpec, record: Record, name: str, engine: str, frames: int, index: int, plan: Plan) -> None:
+    """Measure one round of one length, as far as it is not in the record, and record it at once."""
+    own = [piece for piece in record.pieces if piece.key[0] == "length" and piece.key[2:4] == [name, frames]]
+    taken = [piece for piece in own if piece.key[1] == index]
+    # A throttled round is taken once more; a run killed in between still owes the repetition.
+    if len(taken) > 1 or (taken and not taken[0].data.get("throttled")):
+        return
+    doomed = next((piece for piece in own if piece.status in ("oom", "timeout")), None)
+    if doomed is not None:
+        told = f"not tried again after round {doomed.key[1]}: {doomed.message}"
+        record.append(round_to_piece(length_key(name, frames, index, 0), Round(index, "skipped", told)))
+        return
+    attempts = count(len(taken))
+    measure(
+        LengthWorkload(engine, frames, spec.seed),
+        plan,
+        device=device_of(engine),
+        only=[index],
+        on_round=lambda one: record.append(round_to_piece(length_key(name, frames, index, next(attempts)), one)),
+    )
+
+
+def take_meters(spec: CompareSpec, record: Record) -> bool:
+    """Whether energy can be measured; what meters there are is recorded, and why others are missing."""
+    meters = find_meters()
+    joined = meters.joined()
+    if tuple(METERS) not in record:
+        missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
+        source = None if isinstance(joined, NoMeter) else joined.source
+        record.append(Piece(key=METERS, status="ok", data={"source": source, "missing": missing}))
+    return spec.meter_csv is not None or not isinstance(joined, NoMeter)
+
+
+@dataclass(frozen=True)
+class EnergyPass:
+    """How the energy of an input is taken."""
+
+    seed: int
+    time_s: float
+    external: bool
+    plan: Plan
+
+    def take(self, record: Record, name: str, engine: str, frames: int, index: int) -> None:
+        """Record the windows of one length in one fresh process, unless they are there."""
+        key: list[str | int] = ["energy", index, name, frames]
+        if tuple(key) in record:
+            return
+        # The windows take their time, and each may end late by one call.
+        limit_s = self.time_s + 2 * self.plan.time_limit_s
+        with FreshProcess(EngineRunner, engine, device_of(engine)) as process:
+            outcome = process.start(LOAD_LIMIT_S)
+            if outcome.ok:
+                outcome = process.call(
+                    "energy", frames, self.seed, self.plan, self.time_s, self.external, time_limit_s=limit_s
+                )
+        _append(record, key, outcome)
+
+
+def keep_meter_log(spec: CompareSpec, record: Record) -> None:
+    """Copy what an external meter logged during the windows into the record, so that the run stands alone.
+
+    A log that is not there yet, or is faulty, is left for whoever computes the results to say.
+    """
+    span = windows_span(record)
+    if spec.meter_csv is None or span is None or tuple(METER_LOG) in record:
+        return
+    try:
+        log = read_meter_log(Path(spec.meter_csv)).around(*span)
+    except StopwavError:
+        return
+    if log.times_s and log.times_s[-1] >= span[1]:
+        data = {"times_s": list(log.times_s), "watts": list(log.watts)}
+        record.append(Piece(key=METER_LOG, status="ok", data=data))
+
+
+def _append(record: Record, key: list[str | int], outcome: Outcome) -> None:
+    data = outcome.value if outcome.ok else {}
+    record.append(
+        Piece(key=key, status=outcome.status, message=outcome.message, last_words=outcome.last_words, data=data)
+    )

@@ -1,0 +1,65 @@
+"""How long a comparison may take: from its lengths and inputs, the limits of its plan, and earlier runs."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from stopwav.measure.energy import IDLE_S
+from stopwav.measure.plan import Plan
+from stopwav.measure.sampler import MIN_WARMUP_CALLS
+from stopwav.record import runs_in
+from stopwav.speech.corpus import load_corpus
+from stopwav.studies.compare import CompareSpec, energy_rounds, plan_of
+from stopwav.studies.compare_pieces import entrants
+from stopwav.studies.compare_runner import FRAME_S
+from stopwav.studies.forecast_grid import round_s
+from stopwav.studies.forecast_latency import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption, lengths_of
+
+
+def guess_compare(settings: Any) -> tuple[float, list[str]]:
+    """Seconds, and their basis: of each engine the rounds of every length, the inputs, and energy."""
+    spec = CompareSpec(**{name: getattr(settings, name) for name in CompareSpec.model_fields})
+    plan = plan_of(spec)
+    _, mean_s, _ = lengths_of(load_corpus(spec.corpus), None)
+    total_s, assumed = 0.0, []
+    lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
+    basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; {spec.samples} samples of {mean_s:.1f} s in the mean"]
+    for engine in spec.engines:
+        earlier = _earlier(engine, Path(settings.save))
+        rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
+        if earlier:
+            basis.append(f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}")
+        else:
+            assumed.append(engine)
+        total_s += _engine_s(spec, plan, rtf, load_s, mean_s)
+    if assumed:
+        basis.append(assumption(assumed, settings.save))
+    if spec.energy:
+        basis.append(f"energy for {spec.energy_time_s:g} s at each length, less where it is known sooner")
+    return total_s, basis
+
+
+def _engine_s(spec: CompareSpec, plan: Plan, rtf: float, load_s: float, mean_s: float) -> float:
+    calls_s = [rtf * frames * FRAME_S for frames in spec.frames]
+    lengths_s = spec.rounds * sum(round_s(plan, call_s, load_s) for call_s in calls_s)
+    warm_up_s = max(plan.warmup_s, MIN_WARMUP_CALLS * rtf * mean_s)
+    samples_s = spec.rounds * (load_s + rtf * mean_s + warm_up_s) + spec.samples * rtf * mean_s
+    # Counting operations is one call at each length, under the counter about as long as without.
+    model_s = load_s + sum(calls_s)
+    energy_s = len(spec.frames) * (spec.energy_time_s + energy_rounds(spec) * (load_s + IDLE_S)) if spec.energy else 0.0
+    return lengths_s + samples_s + model_s + energy_s
+
+
+def _earlier(engine: str, folder: Path) -> tuple[float, float, str] | None:
+    """Real-time factor and load time of the engine, and in which run they were measured."""
+    for record in islice(runs_in(folder, "compare"), EARLIER_RUNS):
+        if engine not in record.header.spec["engines"]:
+            continue
+        (side,) = entrants(record, [engine])
+        if side.samples and side.loads:
+            rtf = sum(one.seconds for one in side.samples) / sum(one.audio_s for one in side.samples)
+            return rtf, median(float(piece.data["load_s"]) for piece in side.loads), record.path.name
+    return None

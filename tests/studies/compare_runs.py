@@ -1,0 +1,131 @@
+"""Short comparisons of scripted engines, and comparisons made up from numbers, for the tests of study and report."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import stopwav
+from stopwav import Plan, Round
+from stopwav.measure.sampler import Samples
+from stopwav.record import Header, Piece, Record
+from stopwav.studies.compare import CompareSpec, share
+from stopwav.studies.compare_pieces import length_key
+from stopwav.studies.grid_pieces import round_to_piece
+
+# The rules of a full plan, small enough for a test.
+FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
+WORDS = "one two three four five six seven eight nine ten"
+
+# A model with a tied embedding, as an engine.
+TORCH_ENGINE = """
+import torch
+from stopwav import EngineInfo
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.Sequential(torch.nn.Linear(160, 8, bias=False), torch.nn.Linear(8, 8))
+        self.embedding = torch.nn.Embedding(5, 8)
+        self.output = torch.nn.Linear(8, 5, bias=False)
+        self.output.weight = self.embedding.weight
+        self.output.weight.requires_grad_(False)
+class Tied:
+    def __init__(self):
+        self.network = Net().eval()
+        self.info = EngineInfo(name='tied', version='1', untrained=True, language='de')
+    def transcribe(self, batch):
+        with torch.inference_mode():
+            samples = torch.from_numpy(batch[0].samples)
+            frames = samples[: len(samples) // 160 * 160].view(-1, 160)
+            self.network.output(self.network.encoder(frames))
+        self.emitted_tokens = [len(frames)]
+        return ['noise']
+"""
+
+
+def run(engines: Sequence[str], save: Path, **options: Any) -> Record:
+    """A comparison of one round and few inputs, quickly."""
+    small = {"rounds": 1, "frames": [10], "samples": 2, "plan": FAST}
+    return stopwav.compare(engines, save=save, **{**small, **options})
+
+
+def torch_engine(folder: Path) -> str:
+    """The name of an engine with a torch network of known size."""
+    path = folder / "tied.py"
+    path.write_text(TORCH_ENGINE)
+    return f"{path}:Tied"
+
+
+def info(name: str, **more: Any) -> dict[str, Any]:
+    """What a made-up engine says of itself."""
+    return {"name": name, "version": "1", "device": "cpu", "notes": [], "parameters": None, "untrained": False, **more}
+
+
+def made_up(
+    folder: Path,
+    time_s: Callable[[str, int, int], float | str],
+    *,
+    errors: Callable[[str, int], int] = lambda name, place: 0,
+    engines: Sequence[str] = ("a", "b"),
+    infos: dict[str, dict[str, Any]] | None = None,
+    rounds: int = 10,
+    samples: int = 20,
+    utterances: int = 20,
+    more: Sequence[Piece] = (),
+    **spec: Any,
+) -> Record:
+    """A run in which engine `name` took `time_s(name, frames, round)`; samples last 100 frames."""
+    full = CompareSpec(engines=list(engines), rounds=rounds, samples=samples, **spec)
+    ids = [f"u{index}" for index in range(utterances)]
+    header = Header(
+        stopwav="0.1.0",
+        study="compare",
+        started="2026-01-01T00:00:00Z",
+        spec=full.model_dump(),
+        machine={"cpu": "made up", "fingerprint": "f" * 12},
+        normaliser={"name": "made up", "version": "1"},
+        corpus={
+            "name": "made up",
+            "digest": "0" * 16,
+            "problems": [],
+            "cautions": [],
+            "utterances": [_utterance(name) for name in ids],
+            "inputs": [ids[place % utterances] for place in range(samples)],
+        },
+    )
+    known = infos or {}
+    with Record.create(folder / f"compare-{len(list(folder.glob('compare-*')))}.jsonl", header) as record:
+        for name in engines:
+            own = known.get(name, info(name))
+            record.append(Piece(key=["model", name], status="ok", data={"engine": own, "parameters": None}))
+            for index in range(rounds):
+                for frames in full.frames:
+                    one = _round(index, time_s(name, frames, index), own)
+                    record.append(round_to_piece(length_key(name, frames, index, 0), one))
+                for place in share(full, index):
+                    took = time_s(name, 100, index)
+                    if isinstance(took, float):
+                        record.append(_sample(name, index, place, header.corpus["inputs"][place], took, errors))
+        for piece in more:
+            record.append(piece)
+        record.finish()
+    return record
+
+
+def _utterance(name: str) -> dict[str, Any]:
+    return {"id": name, "path": f"{name}.wav", "start_s": 0.0, "end_s": 1.0, "text": WORDS, "words": []}
+
+
+def _round(index: int, took: float | str, engine: dict[str, Any]) -> Round:
+    if isinstance(took, str):
+        return Round(index, took, f"message of {took}")  # type: ignore[arg-type]
+    samples = Samples(2 * took, (took,) * 3, 1, (took,) * 10, (), ({},) * 10, ())
+    return Round(index, "ok", load_s=0.5, samples=samples, facts={"engine": engine})
+
+
+def _sample(
+    name: str, index: int, place: int, utterance: str, took_s: float, errors: Callable[[str, int], int]
+) -> Piece:
+    words = WORDS.split()
+    text = " ".join([*["wrong"] * errors(name, place), *words[errors(name, place) :]])
+    data = {"id": utterance, "seconds": took_s, "audio_s": 1.0, "text": text, "emitted_tokens": None}
+    return Piece(key=["sample", index, name, place], status="ok", data=data)

@@ -1,0 +1,289 @@
+"""The card from rounds that are made up: verdicts, laws, energy and hypotheses, worked out by hand."""
+
+import csv
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from command_line import command
+from compare_runs import info, made_up
+
+import stopwav
+from stopwav import StopwavError
+from stopwav.measure.energy_series import WindowEnergy
+from stopwav.record import Piece, Record, Result
+from stopwav.report.compare_definitions import compare_definition
+from stopwav.stats.card import PairVerdict
+
+FRAMES = [100, 200, 400, 800]
+BEGIN_S = 1.7e9
+
+
+def twice(name: str, frames: int, index: int) -> float:
+    """Engine b takes twice as long as a; both drift together by a tenth, and apart by a thousandth."""
+    drift = 1 + 0.1 * (index % 3) + 0.001 * ((index + (name == "b")) % 2)
+    return (0.02 + 0.1 * frames / 100) * drift * (2 if name == "b" else 1)
+
+
+def verdict(record: Record, metric: str, frames: int | None = None) -> PairVerdict:
+    card = stopwav.card(record)
+    (found,) = (one for one in (*card.verdicts, *card.by_length) if (one.change.metric, one.frames) == (metric, frames))
+    return found
+
+
+def engine(record: Record, name: str) -> Result:
+    return next(one for one in stopwav.results(record) if one.name == name)
+
+
+def test_a_paired_ratio_is_found_though_both_sides_drift(tmp_path: Path) -> None:
+    record = made_up(tmp_path, twice, frames=FRAMES)
+    over_all = verdict(record, "latency_mean")
+    assert (over_all.a, over_all.b) == ("a", "b")
+    assert over_all.change.verdict == "slower"
+    assert over_all.change.value == pytest.approx(2, rel=1e-3)
+    assert over_all.change.paired
+    for frames in FRAMES:
+        change = verdict(record, "latency", frames).change
+        assert (change.verdict, change.n) == ("slower", 10)
+        assert change.low is not None
+        assert change.low > 1.9
+        # Holm: no easier than alone, and the clearest of four at a quarter of the error.
+        assert 0.95 <= change.confidence <= 1 - 0.05 / 4
+
+
+def test_the_law_of_each_engine_comes_back(tmp_path: Path) -> None:
+    record = made_up(tmp_path, lambda name, frames, index: 0.02 + 0.1 * frames / 100, frames=FRAMES)
+    laws = [one for one in stopwav.results(record) if one.params["kind"] == "law"]
+    assert [law.params["of"] for law in laws] == ["a", "b"]
+    for law in laws:
+        assert law.params["law"] == "linear"
+        assert law.metrics["law_constant"].value == pytest.approx(0.02)
+        assert law.metrics["law_linear"].value == pytest.approx(0.1)
+
+
+def test_equal_engines_have_no_verdict_but_same_or_undecided(tmp_path: Path) -> None:
+    record = made_up(tmp_path, lambda name, frames, index: 1 + 0.001 * ((index + (name == "b")) % 2), frames=[100])
+    assert verdict(record, "latency", 100).change.verdict == "same"
+    noisy = made_up(tmp_path, lambda name, frames, index: 1 + 0.3 * ((index + (name == "b")) % 2), frames=[100])
+    change = verdict(noisy, "latency", 100).change
+    assert change.verdict == "undecided"
+
+
+def test_word_errors_are_compared_by_utterance(tmp_path: Path) -> None:
+    """a makes 1 error in 10 words everywhere, b 3; the difference is 20 points."""
+    record = made_up(tmp_path, twice, errors=lambda name, place: 3 if name == "b" else 1, frames=[100])
+    assert engine(record, "a").metrics["wer"].value == pytest.approx(0.1)
+    change = verdict(record, "wer").change
+    assert (change.verdict, change.by, change.n) == ("worse", "difference", 20)
+    assert change.value == pytest.approx(0.2)
+    card = stopwav.card(record)
+    assert (card.pareto.axes, card.pareto.members, card.pareto.beaten) == (("wer", "rtf"), ("a",), ("b",))
+
+
+def test_counts_of_parameters_need_no_rounds(tmp_path: Path) -> None:
+    infos = {"a": info("a", parameters=100, untrained=True), "b": info("b", parameters=50, untrained=True)}
+    record = made_up(tmp_path, lambda *_: 1.0, infos=infos, frames=[100], rounds=1, samples=2)
+    change = verdict(record, "parameters").change
+    assert (change.verdict, change.value, change.note) == ("smaller", 0.5, "counted, not measured")
+    assert (verdict(record, "wer").change.verdict, verdict(record, "wer").change.note) == ("undecided", "untrained")
+    # Nobody has word errors, so size takes their place.
+    assert stopwav.card(record).pareto.axes == ("parameters", "rtf")
+
+
+@pytest.mark.parametrize(
+    ("text", "judgement"),
+    [
+        ("a faster b", "supported"),
+        ("a faster than b", "supported"),
+        ("b slower a", "supported"),
+        ("b faster a", "not supported"),
+        ("b slower a at 400 frames", "supported"),
+        ("a more accurate b", "supported"),
+        ("a less accurate b", "not supported"),
+        ("b more accurate a", "not supported"),
+        ("b smaller a", "supported"),
+        ("a smaller b", "not supported"),
+        ("a less energy b", "undecided"),
+    ],
+)
+def test_what_was_expected_is_judged(text: str, judgement: str, tmp_path: Path) -> None:
+    infos = {"a": info("a", parameters=100), "b": info("b", parameters=50)}
+    record = made_up(
+        tmp_path,
+        twice,
+        errors=lambda name, place: 3 if name == "b" else 1,
+        infos=infos,
+        frames=FRAMES,
+        expect=[text],
+    )
+    (judged,) = stopwav.card(record).expectations
+    assert judged.judgement == judgement
+    assert f"{text}: {judgement}" in command("report", record.path).stdout
+
+
+def energy_pieces(watts: dict[str, dict[str, float]], call_s: float = 0.5, **data: object) -> list[Piece]:
+    """Three rounds of three windows of 4 calls each; idling takes 10 W, and `b` twice as long a call."""
+    pieces = []
+    moment_s = BEGIN_S
+    for index in range(3):
+        for name, parts in watts.items():
+            window_s = 4 * call_s * (2 if name == "b" else 1)
+            windows = [WindowEnergy(moment_s, 2.0, 40, dict.fromkeys(parts, 20.0))]
+            for _ in range(3):
+                begin_s = windows[-1].end_s
+                windows.append(WindowEnergy(begin_s, window_s, 4, {part: w * window_s for part, w in parts.items()}))
+            moment_s = windows[-1].end_s
+            idle, *work = (dict(vars(window)) for window in windows)
+            made = {"source": "bench", "tick_s": 0.1, "whole": ["gpu", "cpu package"], "idle": idle, "windows": work}
+            pieces.append(Piece(key=["energy", index, name, 100], status="ok", data={**made, **data}))
+    return pieces
+
+
+def metered(tmp_path: Path, watts: dict[str, dict[str, float]], **options: object) -> Record:
+    spec = {"frames": [100], "energy": True, "rounds": 3, "samples": 6}
+    meters = Piece(key=["meters"], status="ok", data={"source": "bench", "missing": []})
+    return made_up(tmp_path, twice, more=[meters, *energy_pieces(watts)], **{**spec, **options})  # type: ignore[arg-type]
+
+
+def test_energy_gross_and_net_by_hand(tmp_path: Path) -> None:
+    """a: 0.5 s a call at 60 + 40 W is 50 J, 40 J net of 20 W idling; b, twice as long, 100 and 80 J."""
+    record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
+    one, other = (one for one in stopwav.results(record) if one.params["kind"] == "length")
+    assert one.metrics["energy_per_utterance_gross"].value == pytest.approx(50)
+    assert one.metrics["energy_per_utterance_net"].value == pytest.approx(40)
+    assert one.metrics["energy_per_audio_s_gross"].value == pytest.approx(50)
+    assert (one.metrics["mean_power"].value, one.metrics["idle_power"].value) == (pytest.approx(100), pytest.approx(20))
+    assert one.metrics["energy_per_utterance_gross"].note.startswith("total by bench")
+    assert one.params["meters"] == [{"source": "bench", "tick_s": 0.1}]
+    assert one.metrics["energy_per_utterance_gross_gpu"].value == pytest.approx(30)
+    assert one.metrics["energy_per_utterance_net_cpu_package"].value == pytest.approx(15)
+    assert other.metrics["energy_per_utterance_gross"].value == pytest.approx(100)
+    assert engine(record, "b").metrics["energy_per_audio_s_net"].value == pytest.approx(80)
+    change = verdict(record, "energy_per_audio_s_gross").change
+    assert (change.verdict, change.n) == ("more", 3)
+    assert change.value == pytest.approx(2)
+    assert verdict(record, "energy_per_utterance_gross", 100).change.verdict == "more"
+    assert stopwav.card(record).pareto.axes == ("wer", "rtf", "energy_per_audio_s_gross")
+    printed = command("report", record.path).stdout
+    assert "Energy of an utterance, J, gross" in printed
+    assert "energy: total by bench" in printed
+
+
+def test_without_a_whole_the_part_that_works_is_compared_and_named(tmp_path: Path) -> None:
+    infos = {name: info(name, device="cuda") for name in ("a", "b")}
+    record = metered(tmp_path, {name: {"gpu": 300.0} for name in ("a", "b")}, infos=infos)
+    (one, _) = (one for one in stopwav.results(record) if one.params["kind"] == "length")
+    assert one.metrics["energy_per_utterance_gross"].value == pytest.approx(150)
+    assert one.metrics["energy_per_utterance_gross"].note.startswith("gpu")
+    # What only the GPU meters says nothing of an engine on the processor.
+    mixed = metered(tmp_path, {name: {"gpu": 300.0} for name in ("a", "b")}, infos={"a": info("a"), "b": infos["b"]})
+    (one, _) = (one for one in stopwav.results(mixed) if one.params["kind"] == "length")
+    assert one.metrics["energy_per_utterance_gross"].value is None
+    assert one.metrics["energy_per_utterance_gross"].note.startswith("no meter for cpu and cuda alike")
+
+
+def test_no_meter_is_said_with_the_reason_and_the_rest_is_measured(tmp_path: Path) -> None:
+    meters = Piece(key=["meters"], status="ok", data={"source": None, "missing": ["RAPL: none here"]})
+    record = made_up(tmp_path, twice, frames=[100], energy=True, more=[meters])
+    one = engine(record, "a")
+    assert one.metrics["energy_per_audio_s_gross"].note == "no meter: RAPL: none here"
+    assert one.metrics["rtf"].value is not None
+    printed = " ".join(command("report", record.path).stdout.split())
+    assert "no meter no meter" in printed
+    assert "RAPL: none here" in printed
+
+
+def log_of(path: Path, watts: float, *, seconds: float = 80, gap_at: int | None = None) -> Path:
+    moments = [BEGIN_S - 5 + index / 2 for index in range(round(2 * seconds))]
+    kept = [moment for index, moment in enumerate(moments) if gap_at is None or not gap_at <= index < gap_at + 6]
+    path.write_text("timestamp,watts\n" + "".join(f"{moment},{watts}\n" for moment in kept))
+    return path
+
+
+def test_an_external_log_is_integrated_over_the_windows(tmp_path: Path) -> None:
+    """80 W throughout: 40 J for half a second of a, net of as much idling nothing."""
+    path = log_of(tmp_path / "meter.csv", 80.0)
+    record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(path))
+    one, other = (one for one in stopwav.results(record) if one.params["kind"] == "length")
+    assert one.metrics["energy_per_utterance_gross"].value == pytest.approx(40)
+    assert one.metrics["energy_per_utterance_net"].value == pytest.approx(0, abs=1e-6)
+    assert other.metrics["energy_per_utterance_gross"].value == pytest.approx(80)
+    assert one.metrics["energy_per_utterance_gross"].note.startswith("external meter")
+    assert one.metrics["mean_power"].value == pytest.approx(80)
+
+
+@pytest.mark.parametrize(
+    ("gap_at", "seconds", "told"),
+    [(20, 80, "a gap of 3.5 s"), (None, 12, "outside the meter log")],
+)
+def test_a_log_that_does_not_cover_the_windows_gives_no_energy_and_says_why(
+    gap_at: int | None, seconds: float, told: str, tmp_path: Path
+) -> None:
+    path = log_of(tmp_path / "meter.csv", 80.0, seconds=seconds, gap_at=gap_at)
+    record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(path))
+    notes = [
+        one.metrics["energy_per_utterance_gross"].note
+        for one in stopwav.results(record)
+        if one.params["kind"] == "length"
+    ]
+    assert any(told in note for note in notes)
+    assert command("report", record.path).code == 0
+
+
+def test_a_log_that_is_missing_is_said(tmp_path: Path) -> None:
+    record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(tmp_path / "none.csv"))
+    codes = {warning.code: warning.message for warning in engine(record, "a").warnings}
+    assert "none.csv" in codes["meter-log"]
+
+
+def test_a_stored_log_needs_no_file(tmp_path: Path) -> None:
+    moments = [BEGIN_S - 5 + index for index in range(80)]
+    log = Piece(key=["meter-log"], status="ok", data={"times_s": moments, "watts": [80.0] * 80})
+    pieces = [*energy_pieces({name: {} for name in ("a", "b")}), log]
+    record = made_up(
+        tmp_path,
+        twice,
+        frames=[100],
+        energy=True,
+        rounds=3,
+        samples=6,
+        more=pieces,
+        meter_csv=str(tmp_path / "none.csv"),
+    )
+    assert engine(record, "a").metrics["energy_per_audio_s_gross"].value == pytest.approx(40)
+
+
+def test_every_metric_has_a_definition_with_its_unit(tmp_path: Path) -> None:
+    record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
+    for result in stopwav.results(record):
+        for name, estimate in result.metrics.items():
+            found = compare_definition(name)
+            assert found is not None, name
+            assert found.unit == estimate.unit, name
+    assert compare_definition("nothing") is None
+
+
+def test_markdown_csv_and_narrow_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"engine-with-a-long-name,option={index}" for index in range(6)]
+    record = made_up(tmp_path, lambda name, frames, index: 1.0 + 0.01 * index, engines=names, frames=FRAMES, rounds=3)
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = command("report", record.path).stdout
+    assert all(len(line) <= 80 for line in printed.splitlines() if not line.startswith("run file"))
+    assert "F  engine-with-a-long-name,option=5" in printed
+    markdown = command("report", record.path, "--markdown").stdout
+    tables = [block.splitlines() for block in markdown.split("\n\n") if block.startswith("|")]
+    assert len(tables) == 3
+    assert all(
+        one.count("|") == other.count("|") for lines in tables for one, other in pairwise(lines) if other[0] == "|"
+    )
+    rows = list(csv.DictReader(io.StringIO(command("report", record.path, "--csv").stdout)))
+    assert {row["metric"] for row in rows if row["name"] == f"{names[0]} 100 frames"} >= {"latency", "rtf"}
+    assert command("report", record.path, "--all").code == 0
+    assert command("report", record.path, "--html", tmp_path / "page.html").code == 0
+
+
+def test_only_a_comparison_has_a_card(tmp_path: Path) -> None:
+    record = stopwav.grid("fake", durations=[0.1], batch_sizes=[1], rounds=1, save=tmp_path)
+    with pytest.raises(StopwavError, match="only a run of 'compare' has a card"):
+        stopwav.card(record)

@@ -1,0 +1,78 @@
+"""What an engine's process answers about energy, in this process and with short windows; and what is kept of a log."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from compare_runs import FAST
+
+from stopwav import StopwavError
+from stopwav.measure import energy_series
+from stopwav.measure.meters import Meters, NoMeter
+from stopwav.record import Header, Piece, Record
+from stopwav.studies import compare_runner
+from stopwav.studies.compare import CompareSpec
+from stopwav.studies.compare_passes import keep_meter_log
+from stopwav.studies.compare_pieces import meter_log_of, windows_span
+
+
+@pytest.fixture
+def unmetered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a meter, and windows that do not take a test's patience."""
+    none = Meters((), (NoMeter("none here", "RAPL"),), ())
+    monkeypatch.setattr(compare_runner, "find_meters", lambda: none)
+    for name in ("EXTERNAL_WINDOW_S", "MIN_WINDOW_S", "IDLE_S"):
+        monkeypatch.setattr(energy_series, name, 0.05)
+
+
+@pytest.mark.usefixtures("unmetered")
+def test_windows_for_an_external_meter_have_wall_clock_times(tmp_path: Path) -> None:
+    begin_s = time.time()
+    runner = compare_runner.EngineRunner("fake,batch_ms=5", "cpu")
+    data = runner.energy(10, 0, FAST, 0.2, True)
+    moments = [(one["begin_s"], one["begin_s"] + one["seconds"]) for one in (data["idle"], *data["windows"])]
+    assert len(moments) >= 4
+    assert begin_s <= moments[0][0]
+    assert all(end <= after + 1e-3 for (_, end), (after, _) in pairwise(moments))
+    assert moments[-1][1] <= time.time() + 1e-3
+    for window in data["windows"]:
+        assert window["seconds"] >= 0.05
+        assert window["iterations"] >= 1
+    record = _recorded(tmp_path, data)
+    assert windows_span(record) == pytest.approx((moments[0][0], moments[-1][1]))
+
+
+@pytest.mark.usefixtures("unmetered")
+def test_without_any_meter_nothing_is_run() -> None:
+    runner = compare_runner.EngineRunner("fake,batch_ms=5", "cpu")
+    with pytest.raises(StopwavError, match="no meter: RAPL: none here"):
+        runner.energy(10, 0, FAST, 0.2, False)
+
+
+def test_what_a_log_says_of_the_windows_is_copied_into_the_run(tmp_path: Path) -> None:
+    window = {"seconds": 2.0, "iterations": 1, "joules": {}, "missing": {}}
+    data = {
+        "source": "external meter",
+        "tick_s": 0.0,
+        "whole": [],
+        "idle": {"begin_s": 1e9, **window},
+        "windows": [{"begin_s": 1e9 + 2, **window}],
+    }
+    path = tmp_path / "meter.csv"
+    record = _recorded(tmp_path, data)
+    spec = CompareSpec(engines=["fake"], meter_csv=str(path))
+    # A meter that has not written as far yet is read later.
+    for log, kept in (("", None), ([0, 1, 2, 3], None), (range(-50, 50), 5)):
+        path.write_text("timestamp,watts\n" + "".join(f"{1e9 + at},{at + 100}\n" for at in log))
+        with Record.resume(record.path) as opened:
+            keep_meter_log(spec, opened)
+        found = meter_log_of(Record.read(record.path))
+        assert (None if found is None else len(found.times_s)) == kept
+
+
+def _recorded(folder: Path, data: dict[str, object]) -> Record:
+    header = Header(stopwav="0.1.0", study="compare", started="2026-01-01T00:00:00Z", spec={})
+    with Record.create(folder / "compare-0.jsonl", header) as record:
+        record.append(Piece(key=["energy", 0, "fake", 10], status="ok", data=data))
+    return record

@@ -1,0 +1,300 @@
+"""The comparison on engines whose times and sizes are known, and what cannot be compared."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import command
+from compare_runs import FAST, run, torch_engine
+
+import stopwav
+from stopwav import StopwavError
+from stopwav.record import Record, Result
+from stopwav.speech.corpus import bundled_corpus
+from stopwav.studies.compare import CompareSpec, drawn, share
+
+SLOW, QUICK = "fake,batch_ms=10,second_ms=40", "fake,batch_ms=5,second_ms=20"
+
+
+def of_kind(record: Record, kind: str) -> list[Result]:
+    return [one for one in stopwav.results(record) if one.params["kind"] == kind]
+
+
+def test_scripted_times_come_back_at_every_length_and_over_the_inputs(tmp_path: Path) -> None:
+    record = run([SLOW, QUICK], tmp_path, frames=[20, 50], samples=3)
+    for one in of_kind(record, "length"):
+        batch_ms, second_ms = (10, 40) if one.params["of"] == SLOW else (5, 20)
+        expected_s = (batch_ms + second_ms * one.params["audio_s"]) / 1e3  # type: ignore[operator]
+        latency = one.metrics["latency"].value
+        # Never shorter than the script; longer where the machine is busy with something else.
+        assert latency is not None
+        assert expected_s <= latency < 3 * expected_s
+        assert one.metrics["rtf"].value == pytest.approx(latency / one.params["audio_s"])  # type: ignore[operator]
+        assert one.metrics["multiply_adds"].note == "not counted: not a torch model"
+        assert "energy_per_utterance_gross" not in one.metrics
+    for one in of_kind(record, "engine"):
+        seconds = 3 * one.metrics["latency_mean"].value  # type: ignore[operator]
+        assert one.metrics["rtf"].value == pytest.approx(seconds / one.params["audio_s"])
+        assert one.metrics["wer"].value == 1.0  # it writes nothing
+        assert one.metrics["latency_p95"].value is None
+        assert one.metrics["latency_p95"].note == "needs 72 events, has 3"
+        assert one.metrics["parameters"].note.startswith("not told")
+        assert one.params["engine"]["name"] == "fake"  # type: ignore[index]
+    assert [one.params["of"] for one in of_kind(record, "law")] == [SLOW, QUICK]
+
+
+def test_a_torch_engine_has_parameters_operations_and_tokens(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    tied = torch_engine(tmp_path)
+    record = run([tied, "fake"], tmp_path, frames=[20])
+    one, other = of_kind(record, "engine")
+    # 160 · 8 + 8 · 8 + 8, and one table of 5 · 8 that the output shares with the embedding.
+    assert one.metrics["parameters"].value == 1280 + 72 + 40
+    assert one.metrics["trainable_parameters"].value == 1280 + 72
+    assert one.metrics["parameter_bytes"].value == 4 * 1392
+    assert one.params["shared"] == [{"names": ["embedding.weight", "output.weight"], "parameters": 40}]
+    assert one.metrics["parameters"].note == "counted once: embedding.weight = output.weight"
+    # Random weights have times and no word errors.
+    assert (one.metrics["wer"].value, one.metrics["wer"].note) == (None, "untrained")
+    assert other.metrics["wer"].value == 1.0
+    (twenty,) = (length for length in of_kind(record, "length") if length.params["of"] == tied)
+    assert twenty.metrics["multiply_adds"].value == 20 * (1280 + 64 + 40)
+    assert twenty.params["modules"] == {"encoder": 20 * (1280 + 64), "output": 20 * 40}
+    rate = twenty.metrics["operations_per_s"]
+    assert rate.value == pytest.approx(2 * 20 * 1384 / twenty.metrics["latency"].value)  # type: ignore[operator]
+    assert twenty.metrics["emitted_tokens"].value == 20
+    # A token a frame, over two samples.
+    assert one.metrics["emitted_tokens"].value == pytest.approx(50 * one.params["audio_s"], abs=1)  # type: ignore[operator]
+    card = stopwav.card(record)
+    assert card.pareto.left_out == ((tied, "untrained"),)
+    printed = command("report", record.path).stdout
+    assert "shared, counted once: embedding.weight = output.weight" in printed
+    assert "untrained" in printed
+
+
+def test_engines_take_turns_and_the_inputs_are_dealt_out_over_the_rounds(tmp_path: Path) -> None:
+    record = run(["fake", "fake"], tmp_path, frames=[10, 20], samples=5, rounds=2)
+    assert [one.name for one in of_kind(record, "engine")] == ["fake", "fake#2"]
+    samples = [piece.key for piece in record.pieces if piece.key[0] == "sample"]
+    assert [(key[1], key[3], key[2]) for key in samples] == [
+        (0, 0, "fake"), (0, 0, "fake#2"), (0, 2, "fake#2"), (0, 2, "fake"), (0, 4, "fake"), (0, 4, "fake#2"),
+        (1, 1, "fake#2"), (1, 1, "fake"), (1, 3, "fake"), (1, 3, "fake#2"),
+    ]  # fmt: skip
+    lengths = [piece.key for piece in record.pieces if piece.key[0] == "length"]
+    assert len(lengths) == 8
+    assert all(lengths[index][3] == lengths[index + 1][3] for index in range(0, 8, 2))
+
+
+def test_inputs_are_drawn_from_the_whole_corpus_and_again_where_it_has_fewer(tmp_path: Path) -> None:
+    corpus = bundled_corpus().utterances
+    inputs = drawn(corpus, 100, 0)
+    assert len(inputs) == 100
+    assert set(inputs[:24]) == set(corpus) == set(inputs[24:48])
+    assert inputs[:24] != inputs[24:48]
+    assert drawn(corpus, 100, 0) == inputs != drawn(corpus, 100, 1)
+    spec = CompareSpec(engines=["fake"], samples=10, rounds=3)
+    assert sorted(place for index in range(3) for place in share(spec, index)) == list(range(10))
+
+
+def test_few_utterances_and_other_languages_are_said(tmp_path: Path, tiny_corpus) -> None:  # type: ignore[no-untyped-def]
+    engine = tmp_path / "speaks.py"
+    engine.write_text(
+        "from stopwav import EngineInfo\n"
+        "class Speaks:\n"
+        "    def __init__(self, language='en', sample_rate=16000):\n"
+        "        self.info = EngineInfo(name='s', version='1', language=language, sample_rate_hz=sample_rate)\n"
+        "    def transcribe(self, batch):\n"
+        "        assert batch[0].sample_rate_hz == self.info.sample_rate_hz\n"
+        "        return ['one two']\n"
+    )
+    names = [f"{engine}:Speaks", f"{engine}:Speaks,language=de,sample_rate=8000"]
+    record = run(names, tmp_path, corpus=str(tiny_corpus(count=2)), samples=4)
+    first, second = of_kind(record, "engine")
+    codes = {warning.code: warning.message for warning in first.warnings}
+    assert "2 utterances: 4 samples take each 2 times" in codes["samples-repeat"]
+    assert "different languages" in codes["languages"]
+    # Another sample rate is nobody's fault, and what is right is no error.
+    assert (first.metrics["wer"].value, second.metrics["wer"].value) == (0.0, 0.0)
+
+
+def test_a_length_that_fails_is_recorded_and_the_others_stand(tmp_path: Path) -> None:
+    engine = tmp_path / "short.py"
+    engine.write_text(
+        "from stopwav import EngineInfo, StopwavError\n"
+        "class Short:\n"
+        "    info = EngineInfo(name='short', version='1')\n"
+        "    def transcribe(self, batch):\n"
+        "        if batch[0].duration_s == 0.3:\n"
+        "            raise StopwavError('30 frames are longer than this model allows (20)')\n"
+        "        return ['']\n"
+    )
+    record = run([f"{engine}:Short", "fake"], tmp_path, frames=[10, 30])
+    statuses = {(one.params["of"], one.params["frames"]): one for one in of_kind(record, "length")}
+    failed = statuses.pop((f"{engine}:Short", 30))
+    assert failed.status == "error"
+    assert failed.warnings[0].code == "cell-error"
+    assert "longer than this model allows" in failed.warnings[0].message
+    assert {one.status for one in statuses.values()} == {"ok"}
+    done = command("report", record.path)
+    assert done.code == 1
+    assert "error" in done.stdout
+
+
+def test_an_engine_that_never_loads_leaves_the_other_one(tmp_path: Path) -> None:
+    engine = tmp_path / "broken.py"
+    engine.write_text(
+        "from stopwav import EngineInfo\n"
+        "class Broken:\n"
+        "    info = EngineInfo(name='broken', version='1')\n"
+        "    def __init__(self): raise OSError('no model file')\n"
+        "    def transcribe(self, batch): return ['']\n"
+    )
+    record = run([f"{engine}:Broken", "fake"], tmp_path)
+    broken, good = of_kind(record, "engine")
+    assert (broken.status, good.status) == ("error", "ok")
+    assert any("no model file" in warning.message for warning in broken.warnings)
+    done = command("report", record.path)
+    assert done.code == 1
+    assert "no model file" in done.stdout
+    assert command("report", record.path, "--markdown").code == 1
+
+
+def test_one_engine_alone_has_a_card_without_verdicts(tmp_path: Path) -> None:
+    record = run(["fake"], tmp_path)
+    card = stopwav.card(record)
+    assert (card.verdicts, card.by_length) == ((), ())
+    assert "Verdicts" not in command("report", record.path).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"engines": ["fkae"]}, "did you mean 'fake'"),
+        ({"engines": []}, "--engines"),
+        ({"frames": [0]}, "--frames"),
+        ({"frames": []}, "--frames"),
+        ({"samples": 0}, "--samples"),
+        ({"rounds": 0}, "--rounds"),
+        ({"corpus": "nowhere"}, "nowhere"),
+        ({"expect": ["nonsense"]}, "'nonsense': no hypothesis; write ENGINE RELATION ENGINE"),
+        ({"expect": ["fake faster vosk"]}, "'vosk' is no engine of this run; there are fake, fake,batch_ms=1"),
+        ({"expect": ["fake faster fake"]}, "with itself"),
+        ({"expect": ["fake faster fake,batch_ms=1 at 7 frames"]}, "not known at 7 frames"),
+        ({"expect": ["fake smaller fake,batch_ms=1 at 10 frames"]}, "not known at 10 frames"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_is(
+    options: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    given = {"engines": ["fake", "fake,batch_ms=1"], "frames": [10], "plan": FAST, **options}
+    with pytest.raises(StopwavError) as error:
+        stopwav.compare(save=tmp_path, **given)  # type: ignore[arg-type]
+    assert told in str(error.value)
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_a_meter_log_of_another_unit_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "meter.csv").write_text("timestamp,power_mW\n1,2\n2,2\n")
+    with pytest.raises(StopwavError, match="no column in watts"):
+        run(["fake"], tmp_path, meter_csv=tmp_path / "meter.csv")
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_json_follows_the_form_of_every_study(tmp_path: Path) -> None:
+    record = run(["fake", SLOW], tmp_path, expect=[f"{SLOW} slower than fake"])
+    printed = json.loads(command("report", record.path, "--json").stdout)
+    assert printed["study"] == "compare"
+    assert {one["params"]["kind"] for one in printed["results"]} == {"engine", "length"}
+    assert set(printed["results"][0]["metrics"]["rtf"]) == {"value", "low", "high", "n", "unit", "note"}
+    card = printed["card"]
+    assert set(card) == {"engines", "verdicts", "by_length", "pareto", "expectations"}
+    assert {(one["of"], one["against"], one["metric"]) for one in card["verdicts"]} == {
+        (SLOW, "fake", metric) for metric in ("parameters", "latency_mean", "wer")
+    }
+    # One round a side gives no verdict.
+    assert [one["judgement"] for one in card["expectations"]] == ["undecided"]
+
+
+SCRIPT = """
+import sys
+import stopwav
+plan = stopwav.Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
+stopwav.compare(["fake", "fake,batch_ms=1"], frames=[10, 20], samples=4, rounds=2, plan=plan, save=sys.argv[1],
+                resume=True)
+"""
+
+
+def test_a_run_that_is_killed_and_resumed_holds_each_piece_once(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)])
+    deadline_s = time.monotonic() + 60
+    # Killed once some of the pieces are there.
+    while not any(path.read_bytes().count(b"\n") > 9 for path in tmp_path.glob("*.jsonl")):
+        assert time.monotonic() < deadline_s
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    (path,) = tmp_path.glob("*.jsonl")
+    kept = len(Record.read(path).pieces)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], check=True)
+    (path,) = tmp_path.glob("*.jsonl")
+    record = Record.read(path)
+    keys = [tuple(piece.key) for piece in record.pieces]
+    assert record.complete
+    assert len(keys) == len(set(keys)) > kept
+    kinds = [key[0] for key in keys if key[0] != "load"]
+    counts = {kind: kinds.count(kind) for kind in set(kinds)}
+    assert counts == {"model": 2, "operations": 4, "length": 8, "sample": 8}
+
+
+def test_a_plan_file_can_name_it_and_is_told_how_long_it_takes(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "studies:\n  - compare:\n      engines: [fake, pocketsphinx]\n      frames: 100,200\n      quick: true\n"
+    )
+    checked = command("run", "--check", plan)
+    assert checked.code == 0
+    assert "1. compare, about" in checked.stdout
+    assert "inputs of 1, 2 s, rounds: 1; 100 samples" in checked.stdout
+    assert "fake, pocketsphinx: real-time factor 1 and load 3 s, assumed" in checked.stdout
+    assert command("init", "compare", tmp_path / "compare.yaml").code == 0
+    assert command("run", "--check", tmp_path / "compare.yaml").code == 0
+
+
+def test_two_real_recognisers_on_one_card(tmp_path: Path) -> None:
+    pytest.importorskip("moonshine_voice")
+    pytest.importorskip("pocketsphinx")
+    record = run(["pocketsphinx", "moonshine"], tmp_path, frames=[100], samples=3)
+    sphinx, moonshine = of_kind(record, "engine")
+    for one in (sphinx, moonshine):
+        assert one.status == "ok"
+        assert 0 <= one.metrics["wer"].value <= 1  # type: ignore[operator]
+        assert one.metrics["latency_mean"].value > 0  # type: ignore[operator]
+    assert not any(warning.code == "languages" for warning in sphinx.warnings)
+    printed = command("report", record.path).stdout
+    assert "A  pocketsphinx" in printed
+    assert "WER, percent" in printed
+    assert "Pareto set in word errors, pace" in printed
+
+
+def test_the_run_file_is_as_described(tmp_path: Path) -> None:
+    described = (Path(__file__).parents[2] / "docs" / "reference" / "run-file.md").read_text()
+
+    def keys(kind: str) -> set[str]:
+        section = described.partition(f"### {kind}\n")[2].partition("\n#")[0]
+        return set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+
+    record = run(["fake"], tmp_path, energy=True)
+    assert set(record.header.spec) == keys("spec of `compare`")
+    for piece in record.pieces:
+        kind = str(piece.key[0])
+        extra = keys("cell") if kind == "length" else {"reason"} if kind == "operations" else set()
+        missing = {"modules"} if kind == "operations" else set()
+        if kind != "load":
+            assert set(piece.data) == (keys(kind) | extra) - missing
