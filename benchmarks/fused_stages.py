@@ -1,0 +1,111 @@
+"""Where the time of a fused loss goes on a GPU, stage by stage, and how far each is from what the device can do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+STAGES = {
+    "pack_hidden": "activations",
+    "score_cells": "scores",
+    "logit_gradient": "gradient of logits",
+    "add_up_rows": "sums to inputs",
+    "sum_from_start": "lattice",
+    "posteriors_from_end": "lattice",
+    "map_cells": "map of cells",
+}
+PRODUCT_MARKS = ("gemm", "cutlass", "nvjet", "xmma", "splitk", "cublas")
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the device does at best, measured: bytes a second of a copy, operations a second of a large product."""
+
+    bytes_per_s: float
+    operations_per_s: float
+
+
+def device_s(call: Callable[[], object], values: int = 10) -> float:
+    """The median device time of a call, warm."""
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(values):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(float(begin.elapsed_time(end)) / 1e3)
+    return sorted(times)[len(times) // 2]
+
+
+def ceilings(dtype: torch.dtype) -> Ceilings:
+    """The ceilings in a type; float32 as PyTorch's settings have it."""
+    source = torch.empty(2**29, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    copy_s = device_s(lambda: target.copy_(source))
+    size = 8192
+    left = torch.randn(size, size, device="cuda").to(dtype)
+    product_s = device_s(lambda: left @ left)
+    return Ceilings(2 * source.numel() / copy_s, 2 * size**3 / product_s)
+
+
+def stage_of(kernel: str) -> str:
+    """The stage that a kernel belongs to, by its name."""
+    for name, stage in STAGES.items():
+        if name in kernel:
+            return stage
+    return "matrix products" if any(mark in kernel.lower() for mark in PRODUCT_MARKS) else "other"
+
+
+def stage_times_s(step: Callable[[], object], steps: int = 5) -> dict[str, float]:
+    """Device seconds of each stage in one step, from a profile of its own."""
+    step()
+    activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    totals: dict[str, float] = defaultdict(float)
+    for event in profile.events():
+        if str(event.device_type).endswith("CUDA"):
+            totals[stage_of(event.name)] += event.device_time_total / 1e6 / steps
+    return dict(totals)
+
+
+def floors_s(cells: int, width: int, symbols: int, dtype: torch.dtype, ceiling: Ceilings) -> dict[str, float]:
+    """The least seconds of each stage: its bytes or its operations over the ceiling.
+
+    Widths and vocabularies are rounded up to 16, as they are inside. The lattice waits for itself, not for bytes.
+    """
+    width, symbols = -(-width // 16) * 16, -(-symbols // 16) * 16
+    hidden_s = cells * width * dtype.itemsize / ceiling.bytes_per_s
+    logits_s = cells * symbols * dtype.itemsize / ceiling.bytes_per_s
+    return {
+        "activations": 2 * hidden_s,
+        "matrix products": 4 * 2 * cells * width * symbols / ceiling.operations_per_s,
+        "scores": logits_s,
+        "gradient of logits": 2 * logits_s,
+        "sums to inputs": 2 * hidden_s,
+    }
+
+
+def peak_over_inputs_bytes(step: Callable[[], object]) -> int:
+    """The allocator's peak in one step, over what was allocated before it."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def forget(inputs: tuple[Tensor, ...]) -> None:
+    """Drop the gradients."""
+    for one in inputs:
+        one.grad = None

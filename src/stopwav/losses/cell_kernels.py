@@ -1,0 +1,262 @@
+"""Triton kernels over packed cells: what a fused loss needs around its matrix products.
+
+Packed means that the real cells of all utterances lie one behind the other: utterance by utterance, frame by frame,
+place by place. `encoding_rows[c]` and `prediction_rows[c]` say from which rows of the padded inputs cell c is made;
+both are -1 in cells behind the last real one. A chunk is the `size` cells from `first` on; `starts[n]` is the first
+cell of utterance n, and `starts[batch]` the number of real cells.
+
+No kernel adds atomically: who adds to a number is decided by the shapes alone, so that runs repeat bit by bit.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Numbers that change from batch to batch: compiling again for those that 16 divides would cost more than it gains.
+CHANGING = ("first", "size", "BATCH", "T", "PLACES")
+
+
+@triton.jit
+def _activated(x, ACTIVATION: tl.constexpr):
+    """The activation; a NaN stays one."""
+    y = x
+    if ACTIVATION == "tanh":
+        small = tl.exp(-2 * tl.abs(x))
+        y = (1 - small) / (1 + small)
+        y = tl.where(x < 0, -y, y)
+    elif ACTIVATION == "relu":
+        y = tl.where(x < 0, 0.0, x)
+    return y
+
+
+@triton.jit
+def _slope(x, ACTIVATION: tl.constexpr):
+    """The derivative of the activation: of tanh, or else of relu."""
+    y = _activated(x, ACTIVATION)
+    return 1 - y * y if ACTIVATION == "tanh" else tl.where(x > 0, 1.0, 0.0)
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def map_cells(starts, widths, frames, encoding_rows, prediction_rows, T, PLACES, BLOCK: tl.constexpr):
+    """Write the two rows of each cell; one program a block of one utterance's cells."""
+    n = tl.program_id(0)
+    cell = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    width = tl.load(widths + n)
+    start = tl.load(starts + n)
+    inside = cell < tl.load(frames + n) * width
+    frame = cell // width
+    tl.store(encoding_rows + start + cell, (n * T + frame).to(tl.int32), mask=inside)
+    tl.store(prediction_rows + start + cell, (n * PLACES + cell - frame * width).to(tl.int32), mask=inside)
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def pack_hidden(
+    hidden,
+    encodings,
+    predictions,
+    encoding_rows,
+    prediction_rows,
+    first,
+    size,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Write the activations of a chunk, `(size, DP)`, zero in padding columns and behind the last real cell."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    encoding = tl.load(encoding_rows + first + row, mask=row < size, other=-1).to(tl.int64)
+    prediction = tl.load(prediction_rows + first + row, mask=row < size, other=-1).to(tl.int64)
+    real = (encoding >= 0)[:, None] & (column < D)[None, :]
+    x = tl.load(encodings + encoding[:, None] * D + column[None, :], mask=real, other=0).to(WIDE)
+    x += tl.load(predictions + prediction[:, None] * D + column[None, :], mask=real, other=0).to(WIDE)
+    y = _activated(x, ACTIVATION)
+    place = row.to(tl.int64)[:, None] * DP + column[None, :]
+    tl.store(hidden + place, y.to(hidden.dtype.element_ty), mask=(row < size)[:, None] & (column < DP)[None, :])
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def score_cells(
+    logits,
+    bias,
+    targets,
+    widths,
+    encoding_rows,
+    prediction_rows,
+    peaks,
+    spreads,
+    blank_scores,
+    label_scores,
+    first,
+    size,
+    T,
+    PLACES,
+    V: tl.constexpr,
+    VP: tl.constexpr,
+    BLANK: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Write of each cell the largest logit, the logarithm of the sum over it, and the scores of blank and label.
+
+    Peak and spread are kept apart: with logits of ten thousands their sum would lose the decimals of the spread.
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    cell = first + row
+    encoding = tl.load(encoding_rows + cell, mask=row < size, other=-1)
+    real = encoding >= 0
+    base = logits + row.to(tl.int64) * VP
+    peak = tl.full([ROWS], float("-inf"), WIDE)
+    total = tl.zeros([ROWS], WIDE)
+    for v in range(0, V, COLUMNS):
+        column = v + tl.arange(0, COLUMNS)
+        # Padding columns are read too, so that reads stay 16 bytes wide, and count as minus infinity.
+        inside = real[:, None] & (column < VP)[None, :]
+        x = tl.load(base[:, None] + column[None, :], mask=inside, other=0).to(WIDE)
+        x += tl.load(bias + column, mask=column < V, other=0).to(WIDE)[None, :]
+        x = tl.where((column < V)[None, :], x, float("-inf"))
+        higher = tl.maximum(peak, tl.max(x, axis=1))
+        # Where all is minus infinity so far, there is nothing to scale.
+        level = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * tl.exp(peak - level) + tl.sum(tl.exp(x - level[:, None]), axis=1)
+        peak = higher
+    spread = tl.log(total)
+    n = encoding // T
+    place = tl.load(prediction_rows + cell, mask=real, other=0) - n * PLACES
+    labelled = real & (place < tl.load(widths + n, mask=real, other=1) - 1)
+    target = tl.load(targets + n * (PLACES - 1) + place, mask=labelled, other=0)
+    blank = tl.load(base + BLANK, mask=real, other=0).to(WIDE) + tl.load(bias + BLANK).to(WIDE)
+    label = tl.load(base + target, mask=labelled, other=float("-inf")).to(WIDE) + tl.load(bias + target).to(WIDE)
+    tl.store(peaks + cell, peak, mask=real)
+    tl.store(spreads + cell, spread, mask=real)
+    tl.store(blank_scores + cell, blank - peak - spread, mask=real)
+    tl.store(label_scores + cell, label - peak - spread, mask=real)
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def logit_gradient(
+    logits,
+    bias,
+    targets,
+    widths,
+    encoding_rows,
+    prediction_rows,
+    peaks,
+    spreads,
+    to_blank,
+    to_label,
+    bias_parts,
+    first,
+    size,
+    T,
+    PLACES,
+    V: tl.constexpr,
+    VP: tl.constexpr,
+    BLANK: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Turn a chunk's logits into their gradient where they lie, and add its columns up to the program's own sums.
+
+    Every program takes every `num_programs`-th block of rows and one block of columns.
+    """
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    offset = tl.load(bias + column, mask=column < V, other=0).to(WIDE)
+    sums = tl.zeros([COLUMNS], WIDE)
+    for block in range(tl.program_id(0) * ROWS, size, tl.num_programs(0) * ROWS):
+        row = block + tl.arange(0, ROWS)
+        cell = first + row
+        encoding = tl.load(encoding_rows + cell, mask=row < size, other=-1)
+        real = encoding >= 0
+        n = encoding // T
+        place = tl.load(prediction_rows + cell, mask=real, other=0) - n * PLACES
+        labelled = real & (place < tl.load(widths + n, mask=real, other=1) - 1)
+        target = tl.load(targets + n * (PLACES - 1) + place, mask=labelled, other=-1)
+        blank = tl.load(to_blank + cell, mask=real, other=0)
+        label = tl.load(to_label + cell, mask=real, other=0)
+        peak = tl.load(peaks + cell, mask=real, other=0)
+        spread = tl.load(spreads + cell, mask=real, other=0)
+        at = logits + row.to(tl.int64)[:, None] * VP + column[None, :]
+        inside = real[:, None] & (column < V)[None, :]
+        x = tl.load(at, mask=real[:, None] & (column < VP)[None, :], other=0).to(WIDE) + offset[None, :]
+        grad = -tl.exp(x - peak[:, None] - spread[:, None]) * (blank + label)[:, None]
+        grad += tl.where(column[None, :] == BLANK, blank[:, None], 0.0)
+        grad += tl.where(column[None, :] == target[:, None], label[:, None], 0.0)
+        # Also where nothing is real: the products that follow read every row and column.
+        grad = tl.where(inside, grad, 0.0)
+        tl.store(at, grad.to(logits.dtype.element_ty), mask=(row < size)[:, None] & (column < VP)[None, :])
+        sums += tl.sum(grad, axis=0)
+    part = bias_parts + tl.program_id(0) * VP + column
+    tl.store(part, tl.load(part, mask=column < VP, other=0) + sums, mask=column < VP)
+
+
+@triton.jit(do_not_specialize=CHANGING)
+def add_up_rows(
+    grads,
+    encodings,
+    predictions,
+    total,
+    encoding_rows,
+    starts,
+    widths,
+    frames,
+    first,
+    size,
+    BATCH,
+    T,
+    PLACES,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    OVER_FRAMES: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Add a chunk's gradients, brought back through the activation, to the rows that its cells were made from.
+
+    Rows of the encodings are sums over places, those of the predictions over frames. A row belongs to one program, and
+    chunks come one after the other.
+    """
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    end = tl.minimum(first + size, tl.load(starts + BATCH)).to(tl.int32)
+    rows_each = PLACES if OVER_FRAMES else T
+    some = first < end
+    lowest = tl.load(encoding_rows + first, mask=some, other=0) // T * rows_each
+    highest = tl.load(encoding_rows + end - 1, mask=some, other=0) // T * rows_each + rows_each
+    highest = tl.where(some, highest, lowest)
+    for row in range(lowest + tl.program_id(0), highest, tl.num_programs(0)):
+        n = row // rows_each
+        index = row - n * rows_each
+        width = tl.load(widths + n).to(tl.int32)
+        start = tl.load(starts + n).to(tl.int32)
+        count = tl.load(frames + n).to(tl.int32)
+        # The cells of this row are `begin + k * stride`; those of the chunk have k from `low` to below `high`.
+        begin = start + index if OVER_FRAMES else start + index * width
+        stride = width if OVER_FRAMES else 1
+        exists = index < (width if OVER_FRAMES else count)
+        low = (tl.maximum(first - begin, 0) + stride - 1) // stride
+        high = tl.minimum((tl.maximum(end - begin, 0) + stride - 1) // stride, count if OVER_FRAMES else width)
+        high = tl.where(exists, high, low)
+        total_here = tl.zeros([COLUMNS], WIDE)
+        for block in range(low, high, ROWS):
+            k = block + tl.arange(0, ROWS)
+            inside = (k < high)[:, None] & (column < D)[None, :]
+            at = (begin + k * stride - first).to(tl.int64)[:, None] * DP + column[None, :]
+            grad = tl.load(grads + at, mask=inside, other=0).to(WIDE)
+            if ACTIVATION != "none":
+                encoding = n * T + (k if OVER_FRAMES else k * 0 + index)
+                prediction = n * PLACES + (k * 0 + index if OVER_FRAMES else k)
+                x = tl.load(encodings + encoding.to(tl.int64)[:, None] * D + column[None, :], mask=inside, other=0)
+                y = tl.load(predictions + prediction.to(tl.int64)[:, None] * D + column[None, :], mask=inside, other=0)
+                grad *= _slope(x.to(WIDE) + y.to(WIDE), ACTIVATION)
+            total_here += tl.sum(grad, axis=0)
+        sums = total + tl.full([COLUMNS], row, tl.int64) * D + column
+        mine = column < tl.where(low < high, D, 0)
+        tl.store(sums, tl.load(sums, mask=mine, other=0) + total_here, mask=mine)

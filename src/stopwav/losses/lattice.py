@@ -1,0 +1,139 @@
+"""The transducer loss on the scores of blanks and labels, for those with a joiner of their own, and what it aligns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from stopwav.errors import StopwavError
+from stopwav.losses.lengths import Lengths, Reduction, checked_lengths, reduced
+from stopwav.losses.recursion import TOPOLOGIES, Posteriors, Topology, best_path, posteriors
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How a batch's labels lie in its frames.
+
+    `scores` are the log-probabilities of the utterances, over all paths, and `best_scores` those of their likeliest
+    paths, `(N,)`. `token_frames` is the frame in which the likeliest path takes each label, and `expected_frames` the
+    mean of that frame over all paths, `(N, U)`; -1 where an utterance has no such label or no path. `blank_posteriors`
+    and `label_posteriors` are how probably a path takes each arc, `(N, T, U + 1)` and `(N, T, U)`.
+    """
+
+    scores: Tensor
+    best_scores: Tensor
+    token_frames: Tensor
+    expected_frames: Tensor
+    blank_posteriors: Tensor
+    label_posteriors: Tensor
+
+    def token_times_s(self, frame_s: float) -> list[list[float]]:
+        """When the likeliest path takes each label, in seconds from the start; `frame_s` is how long a frame is."""
+        return [[frame * frame_s for frame in row if frame >= 0] for row in self.token_frames.tolist()]
+
+
+def transducer_lattice_loss(
+    blank_scores: Tensor,
+    label_scores: Tensor,
+    frame_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    topology: Topology = "standard",
+    reduction: Reduction = "mean",
+    fastemit_lambda: float = 0.0,
+) -> Tensor:
+    """-log p of every utterance, or their sum or mean, from the log-probabilities of its arcs.
+
+    `blank_scores` is `(N, T, U + 1)`: of a blank in each frame after each number of labels. `label_scores` is
+    `(N, T, U)`: of the next label there. `topology` is `standard`, where a label stays in its frame, or
+    `one-symbol-per-frame`, where it goes on to the next; an utterance with more labels than frames then has no path,
+    and its loss is infinite with a gradient of zero. `fastemit_lambda` changes the gradient and not the value.
+    """
+    lengths, label = _checked(blank_scores, label_scores, frame_lengths, target_lengths, topology)
+    losses = _LatticeLoss.apply(blank_scores, label, lengths, topology, fastemit_lambda)  # type: ignore[no-untyped-call]
+    return reduced(losses, reduction)
+
+
+@torch.no_grad()
+def align(
+    blank_scores: Tensor,
+    label_scores: Tensor,
+    frame_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    topology: Topology = "standard",
+) -> Alignment:
+    """The alignment of each utterance; arguments as for `transducer_lattice_loss`."""
+    lengths, label = _checked(blank_scores, label_scores, frame_lengths, target_lengths, topology)
+    found = _posteriors(blank_scores, label, lengths, topology)
+    best_scores, token_frames = best_path(blank_scores, label, lengths, topology)
+    by_label = found.label[..., :-1]
+    frame = torch.arange(blank_scores.shape[1], device=by_label.device, dtype=by_label.dtype)
+    expected = (by_label * frame[:, None]).sum(dim=1)
+    place = torch.arange(by_label.shape[2], device=by_label.device)
+    missing = (place >= lengths.labels[:, None]) | torch.isinf(found.total)[:, None]
+    return Alignment(
+        found.total,
+        best_scores,
+        token_frames.masked_fill(missing, -1),
+        expected.masked_fill(missing, -1),
+        found.blank,
+        by_label,
+    )
+
+
+class _LatticeLoss(torch.autograd.Function):
+    """Loss and its analytic gradient: minus the posteriors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology, fastemit_lambda: float
+    ) -> Tensor:
+        wide = torch.promote_types(blank.dtype, torch.float32)
+        found = _posteriors(blank, label, lengths, topology).rounded(wide)
+        ctx.save_for_backward(found.blank, found.label)
+        ctx.fastemit_lambda, ctx.dtypes = fastemit_lambda, (blank.dtype, label.dtype)
+        return -found.total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_losses: Tensor) -> tuple[Tensor | None, ...]:
+        by_blank, by_label = ctx.saved_tensors
+        weight = -grad_losses[:, None, None]
+        to_blank = weight * by_blank
+        to_label = weight * (1 + ctx.fastemit_lambda) * by_label
+        return to_blank.to(ctx.dtypes[0]), to_label.to(ctx.dtypes[1]), None, None, None
+
+
+def _checked(
+    blank: Tensor,
+    label: Tensor,
+    frame_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    topology: Topology,
+) -> tuple[Lengths, Tensor]:
+    """The lengths, and the label scores with one more place, from which no label leads on."""
+    if topology not in TOPOLOGIES:
+        raise StopwavError(f"topology {topology!r}; give one of {', '.join(TOPOLOGIES)}")
+    if blank.dim() != 3 or label.shape != (*blank.shape[:2], blank.shape[2] - 1):
+        shapes = f"{tuple(blank.shape)} and {tuple(label.shape)}"
+        raise StopwavError(f"blank and label scores of shapes {shapes}; give (N, T, U + 1) and (N, T, U)")
+    batch, frames, places = blank.shape
+    lengths = checked_lengths(frame_lengths, target_lengths, batch, frames, places - 1, blank.device)
+    return lengths, functional.pad(label, (0, 1))
+
+
+def _posteriors(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology) -> Posteriors:
+    """By Triton's kernels on a GPU that has them: a recursion of hundreds of steps is all launches in PyTorch."""
+    if blank.is_cuda:
+        try:
+            from stopwav.losses.packed import lattice_posteriors
+        except ImportError:
+            return posteriors(blank, label, lengths, topology)
+        with torch.cuda.device_of(blank):
+            return lattice_posteriors(blank, label, lengths, topology)
+    return posteriors(blank, label, lengths, topology)
