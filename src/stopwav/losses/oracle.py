@@ -45,16 +45,24 @@ def oracle_logits(
 def _path_sum(scores: Tensor, labels: list[int], blank: int, fastemit_lambda: float) -> Tensor:
     """The logarithm of the summed probability of all paths, from one utterance's log-probabilities."""
     frames = len(scores)
+    # Taken apart once: the gradient of a single cell, taken from the whole, would be as large as the whole.
+    blanks = _cells(scores[:, :, blank])
+    taken = _cells(scores[:, torch.arange(len(labels)), labels])
     alpha: dict[tuple[int, int], Tensor] = {}
     for t in range(frames):
         for u in range(len(labels) + 1):
             ways = [] if t or u else [scores.new_zeros(())]
             if t > 0:
-                ways.append(alpha[t - 1, u] + scores[t - 1, u, blank])
+                ways.append(alpha[t - 1, u] + blanks[t - 1][u])
             if u > 0:
-                ways.append(alpha[t, u - 1] + _hastened(scores[t, u - 1, labels[u - 1]], fastemit_lambda))
+                ways.append(alpha[t, u - 1] + _hastened(taken[t][u - 1], fastemit_lambda))
             alpha[t, u] = torch.logsumexp(torch.stack(ways), dim=0)
-    return alpha[frames - 1, len(labels)] + scores[frames - 1, len(labels), blank]
+    return alpha[frames - 1, len(labels)] + blanks[frames - 1][len(labels)]
+
+
+def _cells(scores: Tensor) -> list[Sequence[Tensor]]:
+    """Every entry of a matrix as a tensor of its own, by row and column."""
+    return [row.unbind() for row in scores.unbind()]
 
 
 def _hastened(score: Tensor, fastemit_lambda: float) -> Tensor:
