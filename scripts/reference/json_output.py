@@ -44,6 +44,11 @@ first. `felt` names the metric that they are ranked by, `felt_s` and `algorithmi
 is a gain), and the last four are changes as `diff --json` prints them: `a` is the engine as it is, `b` the engine with
 the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
 
+`step` has one result for the step (`"kind": "step"`), then one per row: `model`, `module`, `stage`, `phase`, or
+`layers` for a row that stands for repeated layers, its `members`. `parent` names the row around it (`""` is the model),
+`label` its classic label, and `doubtful` is true where the share cannot be trusted. Of several processes one result
+each follows (`"kind": "rank"`).
+
 `grid` has one result per cell, row by row, with `"kind": "cell"`, `duration_s` and `batch_size` in its `params`; then
 one per fitted law (`"kind": "law"`, with the `axis`, which `law` it is, and the `cells` it goes through); then, with
 `--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
@@ -74,6 +79,11 @@ WARNINGS = (
     ("`samples-repeat`", "a corpus with fewer utterances than samples"),
     ("`languages`", "engines that recognise different languages"),
     ("`meter-log`", "what is wrong with the log of an external meter"),
+    ("`step-oom`, `step-timeout`, `step-crashed`, `step-error`", "how a step or a pass ended; earlier steps are kept"),
+    ("`attribution`", "a row whose module is shared, called from elsewhere, or computed again by a checkpoint"),
+    ("`shared-parameter`", "a parameter that several modules hold"),
+    ("`below-noise`", "a row whose share cannot be trusted, and why"),
+    ("`compiled`", "a compiled model, whose modules cannot be told apart"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
     ("`rounds-failed`", "a cell of which some rounds did not end well"),
     ("`noise`", "an engine whose work depends on what is said was fed with noise"),

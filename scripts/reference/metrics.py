@@ -5,11 +5,12 @@ from stopwav.report.compare_definitions import COMPARE_GROUPS
 from stopwav.report.definitions import GROUPS, Definition
 from stopwav.report.grid_definitions import GRID_GROUPS
 from stopwav.report.loss_definitions import LOSS_GROUPS
+from stopwav.report.step_definitions import STEP_GROUPS
 from stopwav.stats import minimum_count
 from stopwav.studies.latency_results import PERCENTILES
 
 INTRODUCTION = """
-Every metric of a `stopwav latency` result and, further down, of `grid`, `compare` and `loss`, by its
+Every metric of a `stopwav latency` result and, further down, of `grid`, `compare`, `loss` and `step`, by its
 name in `--json`, in `--all` and in `Result.metrics`. Times are in seconds. Each is an estimate: a value, the ends of
 its 95 % interval, the number of values behind it, and a note.
 
@@ -28,10 +29,12 @@ them, such as `mean_power_gpu`. Each engine's latency over length has the metric
 def render() -> str:
     """The page."""
     sections = [_section(heading, group) for heading, group in GROUPS.items()]
-    groups = (*GRID_GROUPS.items(), *COMPARE_GROUPS.items())
-    others = [_section(heading, group) for heading, group in groups]
-    losses = [_section(heading, group) for heading, group in LOSS_GROUPS.items()]
-    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *others, COMPARE, *losses)
+    grid, compare, loss, step = (
+        [_section(heading, group) for heading, group in groups.items()]
+        for groups in (GRID_GROUPS, COMPARE_GROUPS, LOSS_GROUPS, STEP_GROUPS)
+    )
+    others = (*grid, *compare, COMPARE, *loss, *step)
+    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *others)
 
 
 def _percentiles() -> str:

@@ -12,6 +12,7 @@ from stopwav.studies.compare import CompareSpec
 from stopwav.studies.grid import GridSpec
 from stopwav.studies.latency import LatencySpec
 from stopwav.studies.loss import LossSpec
+from stopwav.studies.step import StepSpec
 
 INTRODUCTION = f"""
 A run is one file of JSON lines, format {FORMAT}: a header, then a line for each finished piece of work, then an end
@@ -27,14 +28,14 @@ HEADER = {
     "kind": "`header`",
     "format": "version of this format",
     "stopwav": "version that wrote the file",
-    "study": "`latency`, `grid`, `compare` or `loss`",
+    "study": "`latency`, `grid`, `compare`, `loss` or `step`",
     "started": "UTC, to the second",
     "spec": "what was asked for, see below; `--resume` looks for the newest run with an equal one",
     "machine": "processor, memory, system, packages with versions, fingerprint: what `stopwav doctor --json` prints",
     "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
-    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio; of a comparison also "
-    "`inputs`, the ids in the order in which they are taken; of a loss run, `name` and `digest` of its shapes, how "
-    "many there are (`count`), and `settings`, each with the `batches` that every loss is fed",
+    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio, of a step of its shapes; "
+    "of a comparison also `inputs`, the ids in the order in which they are taken; of a loss run, `name` and `digest` "
+    "of its shapes, how many there are (`count`), and `settings`, each with the `batches` that every loss is fed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
     "warnings": "what `doctor` warned of at the start, as `code` and `message`",
 }
@@ -193,14 +194,89 @@ CHUNK = {
     "text": "the texts that became visible, each the whole text so far; absent where none",
 }
 
+STEP_SPEC = {
+    "model": "as named on the command line; of a model that Python code handed over its class",
+    "shapes": "`--shapes`",
+    "max_frames": "`--max-frames`",
+    "batch_size": "`--batch-size`",
+    "sort": "`--sort`",
+    "steps": "`--steps`",
+    "depth": "`--depth`",
+    "modules": "`--modules`",
+    "optimizer": "`--optimizer`",
+    "dtype": "`--dtype`",
+    "autocast": "`--autocast`",
+    "compile": "`--compile`",
+    "device": "`--device`",
+    "rounds": "`--rounds`",
+    "time_limit_s": "`--time-limit`",
+    "memory_limit_gb": "`--memory-limit`",
+    "profile": "`--profile`",
+    "seed": "`--seed`",
+}
+
+_ROW_BYTES = "bytes by row"
+STEP_DATA = {
+    '["ready", round]': (
+        "A process that is ready to be measured.",
+        {
+            "load_s": "making the model and its batches",
+            "first_s": "the first step",
+            "warmup_s": "the warm-up steps",
+            "switch_s": "what one change of row costs on the host",
+            "modules": "the watched modules, each with `path`, `kind`, `type_name`, `parameters`, `parameter_bytes`, "
+            "`also` (other names) and `folded` (its name among repeated layers)",
+            "shared": "parameters that several modules hold, by their first name",
+            "labels": "classic labels by module",
+            "model": "its class",
+            "compiled": "whether it was compiled",
+            "device": "where it ran",
+        },
+    ),
+    '["step", round, number]': (
+        'A clean and a watched step on one batch. Of other processes the key is `["rank", rank, "step", …]`.',
+        {
+            "batch": "`utterances`, `real_frames` and `padded_frames`, `null` where the batch does not say",
+            "clean": "`wall_s`, `device_s` and by phase the pair of both",
+            "watched": "`wall_s`, `device_s`; `parts`, each row, phase, wall and device seconds; `calls` by row; "
+            "`stages`; rows `recomputed` by a checkpoint; and `callers` that do not hold the module they call",
+        },
+    ),
+    '["memory", 0]': (
+        "The memory of the step that takes most.",
+        {
+            "step": "its number",
+            "held": f"kept for the backward pass, {_ROW_BYTES}",
+            "gradients": f"gradients, {_ROW_BYTES}",
+            "states": f"optimiser state, {_ROW_BYTES}",
+            "peak": "`row`, `phase`, `end_bytes` and `peak_bytes` of the highest moment",
+            "baseline_bytes": "what there was before",
+            "method": "who counted",
+            "moments": "the timeline: row, phase, bytes at the end and the most in each stretch",
+        },
+    ),
+    '["profile", 0]': (
+        "What torch.profiler saw of that step.",
+        {
+            "file": "the trace, from the folder of the run file",
+            "step": "its number",
+            "modules": "row, direction, seconds, count, and the names that took most",
+            "lost": "kernels whose launch is not in the trace",
+            "operators": "name, calls, own and total seconds",
+            "kernels": "name, calls and seconds",
+            "idle_share": "share of time in which the device did nothing, `null` without one",
+        },
+    ),
+}
+
 END = 'The last line of a run that is complete: `{"kind": "end", "finished": "…"}`. Without it, `--resume` goes on.'
 
 
 def render() -> str:
     """The page."""
-    kinds, grid, compare, loss = (
+    kinds, grid, compare, loss, step = (
         [f"### {name}\n\n{what}\n\n{_keys(keys)}" for name, (what, keys) in data.items()]
-        for data in (DATA, GRID_DATA, compare_file.DATA, LOSS_DATA)
+        for data in (DATA, GRID_DATA, compare_file.DATA, LOSS_DATA, STEP_DATA)
     )
     return page(
         "The run file",
@@ -210,6 +286,7 @@ def render() -> str:
         f"### spec of `grid`\n\n{_fields(GridSpec, GRID_SPEC)}",
         f"### spec of `compare`\n\n{_fields(CompareSpec, compare_file.SPEC)}",
         f"### spec of `loss`\n\n{_fields(LossSpec, LOSS_SPEC)}",
+        f"### spec of `step`\n\n{_fields(StepSpec, STEP_SPEC)}",
         f"## Piece\n\n{_fields(Piece, PIECE)}",
         *kinds,
         f"### trace\n\n{_keys(TRACE)}",
@@ -217,6 +294,7 @@ def render() -> str:
         *grid,
         *compare,
         *loss,
+        *step,
         f"## End\n\n{END}",
     )
 

@@ -10,6 +10,7 @@
     stopwav.grid("pocketsphinx")                 # real-time factor and peak memory over duration × batch size
     stopwav.compare(["pocketsphinx", "moonshine"])   # size, latency, energy, word errors; `card` has the verdicts
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
+    stopwav.step("conformer-transducer")         # where a training step goes, module by module
     stopwav.run("plan.yaml")                     # the studies that a file describes
 
 Importing it imports neither torch nor any engine.
@@ -28,6 +29,7 @@ from stopwav.measure.workload import FunctionWorkload, Workload
 
 if TYPE_CHECKING:
     from stopwav.engines.protocol import Engine, EngineInfo, Knob, Session, StreamingEngine
+    from stopwav.measure.training_step import TrainingBatch
     from stopwav.profiling.analysis import TraceAnalysis, analyse
     from stopwav.profiling.calls import profile, profiles
     from stopwav.profiling.profile import Profile
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from stopwav.studies.latency import latency
     from stopwav.studies.loss import loss
     from stopwav.studies.run import run
+    from stopwav.studies.step import step
 
 __version__ = "0.1.0"
 
@@ -69,6 +72,7 @@ _LAZY = {
     "Steps": "stopwav.profiling.steps",
     "StreamingEngine": "stopwav.engines.protocol",
     "TraceAnalysis": "stopwav.profiling.analysis",
+    "TrainingBatch": "stopwav.measure.training_step",
     "Verdict": "stopwav.stats",
     "analyse": "stopwav.profiling.analysis",
     "card": "stopwav.studies.compare_card",
@@ -85,6 +89,7 @@ _LAZY = {
     "profiles": "stopwav.profiling.calls",
     "results": "stopwav.studies",
     "run": "stopwav.studies.run",
+    "step": "stopwav.studies.step",
 }
 
 __all__ = [
@@ -113,6 +118,7 @@ __all__ = [
     "StopwavError",
     "StreamingEngine",
     "TraceAnalysis",
+    "TrainingBatch",
     "Verdict",
     "Workload",
     "__version__",
@@ -134,6 +140,7 @@ __all__ = [
     "results",
     "run",
     "stage",
+    "step",
 ]
 
 

@@ -16,7 +16,7 @@ from stopwav.studies.speechbrain_recipe import read_recipe
 from stopwav.studies.yaml_file import MAX_BYTES, parse_yaml, read_yaml
 
 # Of a study's verb, what says how to print and not what to measure: options of `stopwav run` itself.
-PRINTING = {"json", "list", "all", "no-html", "quick", "scientific"}
+PRINTING = {"json", "list", "all", "no-html", "quick", "scientific", "unfold", "labels"}
 
 ENGINES = "studies:\n  - latency:\n      engines: [fake]\n"
 

@@ -22,6 +22,7 @@ from stopwav.cli.output import EXIT_UNUSABLE
 from stopwav.cli.report import report
 from stopwav.cli.run import run
 from stopwav.cli.shapes import shapes
+from stopwav.cli.step import step
 from stopwav.errors import StopwavError
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ app.command(short_help="Whether it is real-time and fits, over duration × batch
 app.command(short_help="Which model to ship: size, speed, energy, errors side by side.")(compare)
 app.command(short_help="Which transducer loss is right, fast and small.")(loss)
 app.command(short_help="Frames and tokens of a corpus, for `loss`.")(shapes)
+app.command(short_help="Where a training step goes: time and memory of each module.")(step)
 app.command(short_help="Measure two recognisers in two minutes.")(demo)
 app.command(short_help="Print a run again, or write its page.")(report)
 app.command(short_help="Compare two runs: what is faster, slower, the same.")(diff)

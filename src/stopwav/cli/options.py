@@ -19,3 +19,8 @@ NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page beside th
 Scientific = Annotated[
     bool, typer.Option("--scientific", help="Show a grid as real-time factors in the notation 4.08E-02.")
 ]
+Unfold = Annotated[bool, typer.Option("--unfold", help="Show the repeated layers of a step one by one.")]
+Labels = Annotated[
+    str | None,
+    typer.Option(metavar="PATTERN", help="Print only the rows of a step whose label matches, such as rnnt."),
+]

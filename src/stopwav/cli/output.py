@@ -35,11 +35,19 @@ Found = tuple["Record", "list[Result]"]
 
 
 def print_results(
-    record: Record, *, as_json: bool, every_metric: bool = False, page: bool = True, scientific: bool = False
+    record: Record,
+    *,
+    as_json: bool,
+    every_metric: bool = False,
+    page: bool = True,
+    scientific: bool = False,
+    unfold: bool = False,
+    labels: str | None = None,
 ) -> None:
     """Print what a study found, write its page beside the run, and end with the exit code that tells how it went."""
     found = results_of(record)
-    print_runs([(record, found)], as_json=as_json, every_metric=every_metric, scientific=scientific)
+    shown = {"every_metric": every_metric, "scientific": scientific, "unfold": unfold, "labels": labels}
+    print_runs([(record, found)], as_json=as_json, **shown)  # type: ignore[arg-type]
     if page:
         write_page_or_warn([(record, found)], page_of(record))
     end_with(exit_code(found))
@@ -76,7 +84,15 @@ def _understood(read: Callable[[Record], T], record: Record) -> T:
         ) from error
 
 
-def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = False, scientific: bool = False) -> None:
+def print_runs(
+    runs: Sequence[Found],
+    *,
+    as_json: bool,
+    every_metric: bool = False,
+    scientific: bool = False,
+    unfold: bool = False,
+    labels: str | None = None,
+) -> None:
     """Print what runs found: one JSON object, or tables one run after the other."""
     from stopwav import __version__
 
@@ -91,6 +107,7 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
     from stopwav.report.grid_table import print_grid
     from stopwav.report.loss_table import print_loss
     from stopwav.report.plain import plain
+    from stopwav.report.step_table import print_step
 
     console = Console(markup=False, highlight=False)
     for index, (record, found) in enumerate(runs):
@@ -102,6 +119,8 @@ def print_runs(runs: Sequence[Found], *, as_json: bool, every_metric: bool = Fal
             print_loss(found, console, every_metric=every_metric)
         elif (card := card_of(record)) is not None:
             print_compare(found, card, console, every_metric=every_metric)
+        elif record.header.study == "step":
+            print_step(found, console, every_metric=every_metric, unfold=unfold, labels=labels)
         else:
             _print_latency(record, found, console, every_metric)
         console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
@@ -147,15 +166,22 @@ def write_page(runs: Sequence[Found], path: Path) -> None:
     """Write one page with a section per run, and a comparison on top where there are several."""
     from stopwav.report.comparison import comparison_html
     from stopwav.report.page import Section, render_page
+    from stopwav.report.step_comparison import step_comparison_html
 
     sections = [Section(record, found, view_of(record), explanation_of(record)) for record, found in runs]
-    html = render_page(sections, comparison_html=comparison_html(runs) if len(runs) > 1 else "")
+    steps = all(record.header.study == "step" for record, _ in runs)
+    compared = (step_comparison_html if steps else comparison_html)(runs) if len(runs) > 1 else ""
+    html = render_page(sections, comparison_html=compared)
     write_file(path, html, [record.path for record, _ in runs])
     print(f"page: {path}", file=sys.stderr)
 
 
 def view_of(record: Record) -> dict[str, Any]:
     """What the charts of a run show beside its results: nothing for a study that is drawn from these alone."""
+    if record.header.study == "step":
+        from stopwav.studies.step_results import step_view
+
+        return step_view(record)
     if record.header.study != "latency":
         return {}
     from stopwav.studies.latency_view import latency_view
@@ -202,9 +228,8 @@ def exit_code(found: Sequence[Result]) -> int:
     if all(result.status != "ok" for result in found):
         return EXIT_UNUSABLE
     failed = any(result.status != "ok" for result in found)
-    lost = any(
-        w.code == "corpus" or w.code.startswith(("stream-", "sample-")) for result in found for w in result.warnings
-    )
+    codes = [warning.code for result in found for warning in result.warnings]
+    lost = any(code == "corpus" or code.startswith(("stream-", "sample-", "step-")) for code in codes)
     return EXIT_PARTLY if failed or lost else 0
 
 

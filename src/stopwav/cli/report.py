@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.options import Json, Scientific
+from stopwav.cli.options import Json, Labels, Scientific, Unfold
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def report(
     ] = False,
     every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
     scientific: Scientific = False,
+    unfold: Unfold = False,
+    labels: Labels = None,
     json: Json = False,
 ) -> None:
     """Show what runs found, computed again from their files."""
@@ -53,7 +55,8 @@ def report(
     if markdown or csv:
         output.print_text(_document(found, images, csv=csv, every_metric=every_metric, scientific=scientific))
     else:
-        output.print_runs(found, as_json=json, every_metric=every_metric, scientific=scientific)
+        shown = {"every_metric": every_metric, "scientific": scientific, "unfold": unfold, "labels": labels}
+        output.print_runs(found, as_json=json, **shown)  # type: ignore[arg-type]
     if page is not None and open_page:
         _open(page)
     output.end_with(output.exit_code([result for _, results in found for result in results]))
@@ -126,6 +129,7 @@ def _markdown_parts(record: Record, results: Sequence[Result], every_metric: boo
     from stopwav.report.grid_markdown import grid_markdown
     from stopwav.report.loss_markdown import loss_markdown
     from stopwav.report.markdown import markdown_report
+    from stopwav.report.step_markdown import step_markdown
 
     if record.header.study == "grid":
         return [grid_markdown(record, results, every_metric=every_metric, scientific=scientific)]
@@ -134,6 +138,8 @@ def _markdown_parts(record: Record, results: Sequence[Result], every_metric: boo
     card = card_of(record)
     if card is not None:
         return [compare_markdown(record, results, card, every_metric=every_metric)]
+    if record.header.study == "step":
+        return [step_markdown(record, results, every_metric=every_metric)]
     explained = explanation_of(record)
     # As on the terminal: of the settings that were tried, what they gain.
     shown = results if explained is None or every_metric else results[:1]

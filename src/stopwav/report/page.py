@@ -24,6 +24,8 @@ from stopwav.report.plain import plain
 from stopwav.report.sections import Part, Section, render_part
 from stopwav.report.sections.cautions import footnotes
 from stopwav.report.sections.facts import facts
+from stopwav.report.step_definitions import STEP_DEFINITIONS
+from stopwav.report.step_layout import arrange_step, told_cautions
 from stopwav.stats import Estimate
 
 __all__ = ["Section", "render_page"]
@@ -61,9 +63,11 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _heading(section: Section) -> str:
-    # A grid has one engine and a result for each of its cells; a loss has one for each setting.
+    # A grid has one engine, a step one model, and each a result for every part; a loss has one for each setting.
     spec = section.record.header.spec
-    named = {"grid": [spec.get("engine")], "loss": spec.get("losses")}.get(section.record.header.study)
+    named = {"grid": [spec.get("engine")], "step": [spec.get("model")], "loss": spec.get("losses")}.get(
+        section.record.header.study
+    )
     # A comparison has results of its engines, and of each at every length.
     whole = [result.name for result in section.results if result.params.get("kind", "engine") == "engine"]
     engines = [plain(str(name), 40) for name in named or whole]
@@ -110,6 +114,8 @@ def _metric_rows(section: Section, result: Result) -> list[dict[str, Any]]:
 
 def _doubted(section: Section) -> Sequence[Result]:
     """The results whose cautions are told: of a grid its cells, by their place, as the engine is in the heading."""
+    if section.record.header.study == "step":
+        return told_cautions(arrange_step(section.results))
     return by_place(arrange(section.results)) if section.record.header.study == "grid" else section.results
 
 
@@ -118,7 +124,7 @@ def _known(section: Section, name: str) -> Definition | None:
     study = section.record.header.study
     if study == "compare":
         return compare_definition(name)
-    own = {"grid": GRID_DEFINITIONS, "loss": LOSS_DEFINITIONS}.get(study)
+    own = {"grid": GRID_DEFINITIONS, "loss": LOSS_DEFINITIONS, "step": STEP_DEFINITIONS}.get(study)
     return definition(name) if own is None else own.get(name)
 
 

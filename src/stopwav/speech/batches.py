@@ -65,8 +65,9 @@ def make_batches(
     groups = [np.arange(len(frames))] if not buckets else _buckets(frames, buckets)
     found = []
     for group in groups:
-        for part in _parts(frames[group], batch_size, max_frames):
-            found.append(Batch(tuple(frames[group][part].tolist()), tuple(tokens[group][part].tolist())))
+        group_frames, group_tokens = frames[group], tokens[group]
+        for part in _parts(group_frames, batch_size, max_frames):
+            found.append(Batch(tuple(group_frames[part].tolist()), tuple(group_tokens[part].tolist())))
     if not found:
         raise StopwavError(f"{len(shapes)} utterances do not fill one batch of {batch_size}; ask for a smaller one")
     return found

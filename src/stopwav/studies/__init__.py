@@ -24,4 +24,8 @@ def results(record: Record) -> list[Result]:
         from stopwav.studies.loss_results import loss_results
 
         return loss_results(record)
+    if record.header.study == "step":
+        from stopwav.studies.step_results import step_results
+
+        return step_results(record)
     raise StopwavError(f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know")

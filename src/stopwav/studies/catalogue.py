@@ -57,11 +57,12 @@ STUDIES = {
         Study("grid", "GridSpec", {"engine": "pocketsphinx"}),
         Study("compare", "CompareSpec", {"engines": ["pocketsphinx", "moonshine"]}),
         Study("loss", "LossSpec", {"losses": ["torch"]}),
+        Study("step", "StepSpec", {"model": "conformer-transducer"}),
     )
 }
 
 # Arguments for Python alone: they are no values that a file can hold, or another function fills them in.
-_PYTHON_ONLY = ("plan", "progress", "knobs")
+_PYTHON_ONLY = ("plan", "progress", "knobs", "make_batch", "loss_fn")
 # A flag leaves out the unit that its parameter's name carries: --time-limit is time_limit_s.
 _UNITS = ("_s", "_gb")
 

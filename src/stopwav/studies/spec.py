@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int], None]
 Spec = TypeVar("Spec", bound=BaseModel)
 
 
-def checked(model: type[Spec], **fields: Any) -> Spec:
+def checked(model: type[Spec], /, **fields: Any) -> Spec:
     """The spec, or an error that names the option with a wrong value."""
     try:
         return model(**fields)

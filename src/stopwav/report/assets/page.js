@@ -112,6 +112,9 @@ const stopwav = (() => {
         config: { legend: { disable: true } }, tooltip: { disableDefaultStyle: true },
         loader: { load: () => Promise.reject(new Error("this page loads nothing")) },
       });
+      // What a reader can choose in a chart is no part of the image.
+      const choices = canvas.querySelector(".vega-bindings");
+      if (choices) byId(id).after(choices);
       byId(id).dataset.drawn = "";
     };
     // What is in sight at once, the rest when the browser has nothing better to do.

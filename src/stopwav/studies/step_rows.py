@@ -1,0 +1,257 @@
+"""The rows of a step run: what each module, stage and phase took in every step, itself and with all that is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav.measure.module_rows import INSTRUMENT, parent_of
+from stopwav.record import Piece, Record
+
+Seconds = NDArray[np.float64]
+FORWARD = ("forward", "loss")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The steps of a run that went well, on one axis: their batches, clean and watched times, and the rounds."""
+
+    pieces: list[Piece]
+    # Whether rows are by the device's clock; else by the wall's.
+    by_device: bool
+
+    @property
+    def rounds(self) -> list[int]:
+        """The round of each step."""
+        return [int(piece.key[1]) for piece in self.pieces]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of each step in its round."""
+        return [int(piece.key[2]) for piece in self.pieces]
+
+    def clean(self, clock: str = "wall_s") -> Seconds:
+        """The clean steps' times."""
+        return np.array([piece.data["clean"][clock] for piece in self.pieces], dtype=float)
+
+    def watched(self) -> Seconds:
+        """The watched steps' wall times, the instrument's own included."""
+        return np.array([piece.data["watched"]["wall_s"] for piece in self.pieces], dtype=float)
+
+    def phase(self, name: str, clock: int) -> Seconds:
+        """What a phase took in the clean steps: by the wall (0) or by the device (1)."""
+        return np.array([piece.data["clean"]["phases"][name][clock] for piece in self.pieces], dtype=float)
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """A row: its own seconds in every step, forward and backward, and in phases that are neither."""
+
+    path: str
+    kind: str
+    type_name: str
+    parent: str | None
+    forward: Seconds
+    backward: Seconds
+    other: Seconds
+    # With all rows inside it.
+    total_forward: Seconds
+    total_backward: Seconds
+    # Host seconds; the same as above where there is no device.
+    wall_forward: Seconds
+    wall_backward: Seconds
+    calls: float = 0.0
+    parameters: int = 0
+    parameter_bytes: int = 0
+    held_bytes: int | None = None
+    gradient_bytes: int | None = None
+    state_bytes: int | None = None
+    label: str = ""
+    notes: tuple[str, ...] = ()
+    # Of a row of repeated layers: the rows that it stands for.
+    members: tuple[str, ...] = ()
+    folded: str = ""
+
+    @property
+    def own(self) -> Seconds:
+        """All of its own time."""
+        return self.forward + self.backward + self.other
+
+    @property
+    def total(self) -> Seconds:
+        """All of its time with that of the rows inside it."""
+        return self.total_forward + self.total_backward + self.other
+
+
+@dataclass
+class _Sums:
+    forward: Seconds
+    backward: Seconds
+    other: Seconds
+    wall_forward: Seconds
+    wall_backward: Seconds
+    inside: list[str] = field(default_factory=list)
+
+
+def taken_of(record: Record, rank: int = 0) -> Taken:
+    """The steps of a run that went well, of the first process or of another one."""
+    start = ["rank", rank] if rank else []
+    pieces = [
+        piece for piece in record.pieces if piece.status == "ok" and piece.key[: len(start) + 1] == [*start, "step"]
+    ]
+    pieces = [piece.model_copy(update={"key": piece.key[len(start) :]}) for piece in pieces]
+    by_device = bool(pieces) and pieces[0].data["watched"]["device_s"] is not None
+    return Taken(pieces, by_device)
+
+
+def rows_in(taken: Taken, ready: Mapping[str, Any], memory: Mapping[str, Any]) -> list[StepRow]:
+    """The rows in the model's order, then those of no module; each with what lies inside it added up."""
+    known = {row["path"]: row for row in ready["modules"]}
+    sums = _own_sums(taken, known)
+    order = [*known, *(path for path in sums if path not in known)]
+    for path in order:
+        sums.setdefault(path, _empty(len(taken.pieces)))
+    parents = {path: _nearest(path, set(order)) for path in order}
+    for path, parent in parents.items():
+        if parent is not None:
+            sums[parent].inside.append(path)
+    return [_row(path, parents[path], sums, known.get(path, {}), taken, ready, memory) for path in order]
+
+
+def folded_rows(rows: Sequence[StepRow]) -> list[StepRow]:
+    """One row for each set of repeated layers; they stand for their members, whose sum they are."""
+    groups: dict[str, list[StepRow]] = {}
+    for row in rows:
+        if "*" in row.folded:
+            groups.setdefault(row.folded, []).append(row)
+    return [_folded(path, group) for path, group in groups.items()]
+
+
+def _own_sums(taken: Taken, known: Iterable[str]) -> dict[str, _Sums]:
+    sums = {path: _empty(len(taken.pieces)) for path in known}
+    for at, piece in enumerate(taken.pieces):
+        for row, phase, wall_s, device_s in piece.data["watched"]["parts"]:
+            if row == INSTRUMENT:
+                continue
+            one = sums.setdefault(row, _empty(len(taken.pieces)))
+            seconds = device_s if taken.by_device else wall_s
+            if phase in FORWARD:
+                one.forward[at] += seconds
+                one.wall_forward[at] += wall_s
+            elif phase == "backward":
+                one.backward[at] += seconds
+                one.wall_backward[at] += wall_s
+            else:
+                one.other[at] += seconds
+    return sums
+
+
+def _row(
+    path: str,
+    parent: str | None,
+    sums: dict[str, _Sums],
+    about: Mapping[str, Any],
+    taken: Taken,
+    ready: Mapping[str, Any],
+    memory: Mapping[str, Any],
+) -> StepRow:
+    own = sums[path]
+    kind = about.get("kind") or ("stage" if ":" in path else "phase")
+    held, gradients, states = (_within(path, sums, memory.get(name)) for name in ("held", "gradients", "states"))
+    folded = about.get("folded", "") or _stage_fold(path, ready)
+    return StepRow(
+        path=path,
+        kind=kind,
+        type_name=about.get("type_name", ""),
+        parent=parent,
+        forward=own.forward,
+        backward=own.backward,
+        other=own.other,
+        total_forward=_total(path, sums, "forward"),
+        total_backward=_total(path, sums, "backward"),
+        wall_forward=_total(path, sums, "wall_forward"),
+        wall_backward=_total(path, sums, "wall_backward"),
+        calls=_calls(path, taken),
+        parameters=about.get("parameters", 0),
+        parameter_bytes=about.get("parameter_bytes", 0),
+        held_bytes=held,
+        gradient_bytes=gradients,
+        state_bytes=states,
+        label=_label(path, folded, kind, ready),
+        notes=tuple(_notes(path, about, taken)),
+        folded=folded,
+    )
+
+
+def _label(path: str, folded: str, kind: str, ready: Mapping[str, Any]) -> str:
+    if kind == "stage":
+        return path.rpartition(":")[2]
+    # A label of repeated layers is that of the row that stands for all of them.
+    return "" if "*" in folded else str(ready["labels"].get(path, ""))
+
+
+def _notes(path: str, about: Mapping[str, Any], taken: Taken) -> Iterable[str]:
+    if about.get("also"):
+        yield f"the same module is also {', '.join(about['also'])}: all its calls are counted here"
+    callers = {one for piece in taken.pieces for one in piece.data["watched"]["callers"].get(path, ())}
+    if callers:
+        yield f"called from {', '.join(sorted(callers))} as well, which its time is not part of"
+    if any(path in piece.data["watched"]["recomputed"] for piece in taken.pieces):
+        yield "computed again in the backward pass by a checkpoint: that time is in its backward"
+
+
+def _folded(path: str, group: Sequence[StepRow]) -> StepRow:
+    def summed(name: str) -> Any:
+        values = [getattr(row, name) for row in group]
+        return None if any(value is None for value in values) else sum(values[1:], values[0])
+
+    names = ("forward", "backward", "other", "total_forward", "total_backward", "wall_forward", "wall_backward")
+    numbers = ("calls", "parameters", "parameter_bytes", "held_bytes", "gradient_bytes", "state_bytes")
+    parent = parent_of(path)
+    return StepRow(
+        path=path,
+        kind=group[0].kind,
+        type_name=group[0].type_name,
+        parent=parent,
+        **{name: summed(name) for name in (*names, *numbers)},
+        notes=tuple(dict.fromkeys(note for row in group for note in row.notes)),
+        members=tuple(row.path for row in group),
+        folded=path,
+    )
+
+
+def _total(path: str, sums: dict[str, _Sums], name: str) -> Seconds:
+    own: Seconds = getattr(sums[path], name)
+    return sum((_total(one, sums, name) for one in sums[path].inside), own)
+
+
+def _within(path: str, sums: dict[str, _Sums], sizes: Mapping[str, int] | None) -> int | None:
+    if sizes is None:
+        return None
+    return sizes.get(path, 0) + sum(_within(one, sums, sizes) or 0 for one in sums[path].inside)
+
+
+def _calls(path: str, taken: Taken) -> float:
+    counts = [piece.data["watched"]["calls"].get(path, 0) for piece in taken.pieces]
+    return sum(counts) / len(counts) if counts else 0.0
+
+
+def _stage_fold(path: str, ready: Mapping[str, Any]) -> str:
+    head, colon, stage = path.rpartition(":")
+    module = next((row for row in ready["modules"] if row["path"] == head), None)
+    return f"{module['folded']}:{stage}" if colon and module and "*" in module["folded"] else ""
+
+
+def _nearest(path: str, rows: set[str]) -> str | None:
+    parent = parent_of(path)
+    while parent is not None and parent not in rows:
+        parent = parent_of(parent)
+    return parent
+
+
+def _empty(count: int) -> _Sums:
+    return _Sums(np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count))

@@ -1,0 +1,54 @@
+"""The page of a step in a real browser: it draws, asks for nothing, and shows memory when asked to."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import stopwav
+from stopwav.report.page import Section, render_page
+from stopwav.studies.step_results import step_view
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+WIDTHS = """
+const icicle = [...document.querySelectorAll('.plot')].find((plot) => plot.ariaLabel === 'Where the step goes');
+return [...icicle.querySelectorAll('svg .mark-rect path')].map((path) => path.getAttribute('d')).join(' ');
+"""
+
+
+@pytest.fixture(scope="module")
+def step_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("step")
+    layers = [nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(3)]
+    model = nn.Sequential(*layers)
+    data = torch.randn(32, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    record = stopwav.step(model, lambda _: (data, None), lambda y, _: y.sum(), optimizer, steps=3, save=folder)
+    page = folder / "step.html"
+    page.write_text(render_page([Section(record, stopwav.results(record), step_view(record))]), encoding="utf-8")
+    return page
+
+
+def test_a_step_is_drawn_without_an_error_or_a_request(browser, step_page: Path) -> None:
+    browser.open(step_page)
+    assert browser.console() == []
+    assert browser.requests() == []
+    drawn = browser.run(
+        "return [...document.querySelectorAll('.plot')].map((plot) => "
+        "plot.querySelectorAll('svg .mark-rect path, svg .mark-bar path').length)"
+    )
+    assert len(drawn) == 4
+    assert all(drawn)
+
+
+def test_the_icicle_shows_memory_when_asked_to(browser, step_page: Path) -> None:
+    browser.open(step_page)
+    before = browser.run(WIDTHS)
+    assert browser.run("return !document.querySelector('.vega-bindings').closest('[aria-hidden], [role=img]')")
+    browser.run(
+        "const pick = document.querySelector('.vega-bindings select'); pick.selectedIndex = 1; "
+        "for (const kind of ['input', 'change']) pick.dispatchEvent(new Event(kind, {bubbles: true}));"
+    )
+    browser.wait(f"return (() => {{ {WIDTHS} }})() !== {before!r}")
