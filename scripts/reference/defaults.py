@@ -4,9 +4,7 @@ import ast
 import dataclasses
 import inspect
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import stopwav
 from reference.markdown import code, page, table
@@ -59,27 +57,22 @@ def render() -> str:
         MINIMUM,
         table(("percentile", "values"), counts),
         CONSTANTS,
-        *(_section(module) for module in _modules()),
+        *(section for part in PARTS for path in _files(part) if (section := _section(part, path))),
     )
 
 
-def _modules() -> Iterator[ModuleType]:
-    root = Path(inspect.getfile(stopwav)).parent
-    for part in PARTS:
-        for path in sorted((root / part).glob("[a-z]*.py")):
-            module = import_module(f"stopwav.{part}.{path.stem}")
-            if list(_constants(module)):
-                yield module
+def _files(part: str) -> list[Path]:
+    return sorted((Path(inspect.getfile(stopwav)).parent / part).glob("[a-z]*.py"))
 
 
-def _section(module: ModuleType) -> str:
-    rows = [(code(name), code(value), reason) for name, value, reason in _constants(module)]
-    return f"### {module.__name__.removeprefix('stopwav.')}\n\n{table(('constant', 'value', 'why'), rows)}"
+def _section(part: str, path: Path) -> str:
+    """The constants of a file, or nothing where it has none; it is read and not imported, as it may need anything."""
+    rows = [(code(name), code(value), reason) for name, value, reason in _constants(path.read_text())]
+    return f"### {part}.{path.stem}\n\n{table(('constant', 'value', 'why'), rows)}" if rows else ""
 
 
-def _constants(module: ModuleType) -> Iterator[tuple[str, str, str]]:
-    """Name, value and reason of each number that a module sets at its top level."""
-    source = inspect.getsource(module)
+def _constants(source: str) -> Iterator[tuple[str, str, str]]:
+    """Name, value and reason of each number that a file sets at its top level."""
     lines = source.splitlines()
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name) or not _is_number(node.value):

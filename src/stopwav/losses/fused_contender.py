@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopwav.losses.fused import transducer_loss
 from stopwav.losses.joiner_batch import JoinerBatch
 
 
 def fused_contender(batch: JoinerBatch) -> Any:
     """The losses of the utterances; lengths are given as the host has them, so that padding costs nothing."""
-    from stopwav.losses.fused import transducer_loss
-
     return transducer_loss(
         batch.encoder,
         batch.decoder,

@@ -6,8 +6,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import torch
+
 from stopwav.errors import StopwavError
 from stopwav.losses.joiner_batch import JoinerBatch
+
+_LIBRARY = import_module("k2" if find_spec("k2") else "fast_rnnt")
 
 # What recipes train with: half of the simple loss beside the pruned one.
 SIMPLE_SCALE = 0.5
@@ -16,7 +20,7 @@ SIMPLE_SCALE = 0.5
 def k2_loss(logits: Any, targets: Any, frame_lengths: Any, target_lengths: Any, blank: int) -> Any:
     """The losses of the utterances."""
     boundary = _boundary(frame_lengths, target_lengths)
-    return _library().rnnt_loss(logits, targets, blank, boundary, reduction="none")
+    return _LIBRARY.rnnt_loss(logits, targets, blank, boundary, reduction="none")
 
 
 class PrunedLoss:
@@ -45,14 +49,13 @@ class PrunedLoss:
         return self._both(batch, max(batch.tokens) + 1)[1]
 
     def _both(self, batch: JoinerBatch, width: int) -> tuple[Any, Any]:
-        library = _library()
         boundary = _boundary(batch.frame_lengths, batch.target_lengths)
         with batch.autocast():
             encoder, decoder = (
                 project(values)
                 for project, values in zip(self._project(batch), (batch.encoder, batch.decoder), strict=True)
             )
-        simple, (symbol_grad, blank_grad) = library.rnnt_loss_smoothed(
+        simple, (symbol_grad, blank_grad) = _LIBRARY.rnnt_loss_smoothed(
             lm=_whole(decoder),
             am=_whole(encoder),
             symbols=batch.targets,
@@ -63,15 +66,13 @@ class PrunedLoss:
             reduction="none",
             return_grad=True,
         )
-        ranges = library.get_rnnt_prune_ranges(symbol_grad, blank_grad, boundary, width)
-        encoder, decoder = library.do_rnnt_pruning(batch.encoder, batch.decoder, ranges)
+        ranges = _LIBRARY.get_rnnt_prune_ranges(symbol_grad, blank_grad, boundary, width)
+        encoder, decoder = _LIBRARY.do_rnnt_pruning(batch.encoder, batch.decoder, ranges)
         logits = _whole(batch.joiner(encoder + decoder))
-        pruned = library.rnnt_loss_pruned(logits, batch.targets, ranges, batch.blank, boundary, reduction="none")
+        pruned = _LIBRARY.rnnt_loss_pruned(logits, batch.targets, ranges, batch.blank, boundary, reduction="none")
         return simple, pruned
 
     def _project(self, batch: JoinerBatch) -> Any:
-        import torch
-
         if self._projections is None:
             vocab, dim = batch.weight.shape
             torch.manual_seed(0)
@@ -87,11 +88,5 @@ def _whole(values: Any) -> Any:
 
 def _boundary(frame_lengths: Any, target_lengths: Any) -> Any:
     """First symbol and frame, and one past the last of each, of every utterance."""
-    import torch
-
     zero = torch.zeros_like(frame_lengths)
     return torch.stack([zero, zero, target_lengths, frame_lengths], dim=1)
-
-
-def _library() -> Any:
-    return import_module("k2" if find_spec("k2") else "fast_rnnt")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from optimized_transducer import transducer_loss
+
 
 def optimized_transducer_loss(logits: Any, targets: Any, frame_lengths: Any, target_lengths: Any, blank: int) -> Any:
     """The sum of the losses: it gives none of the single utterances."""
-    from optimized_transducer import transducer_loss
-
     return transducer_loss(
         logits=logits,
         targets=targets,

@@ -142,7 +142,7 @@ BUILT_IN = (
     ),
     Listed(
         "warprnnt-numba",
-        f"{_HERE}.numba_losses:warprnnt_numba_loss",
+        f"{_HERE}.warprnnt_numba_loss:warprnnt_numba_loss",
         ("warprnnt_numba",),
         "pip install warprnnt_numba",
         replace(_INT32, dtypes=("float32",)),
@@ -150,7 +150,7 @@ BUILT_IN = (
     ),
     Listed(
         "speechbrain",
-        f"{_HERE}.numba_losses:speechbrain_loss",
+        f"{_HERE}.speechbrain_loss:speechbrain_loss",
         ("speechbrain",),
         "pip install speechbrain numba",
         _CUDA,
@@ -158,7 +158,7 @@ BUILT_IN = (
     ),
     Listed(
         "nemo",
-        f"{_HERE}.numba_losses:nemo_loss",
+        f"{_HERE}.nemo_loss:nemo_loss",
         ("nemo_toolkit",),
         "pip install 'nemo_toolkit[asr]'",
         replace(_INT32, dtypes=("float32",)),

@@ -112,6 +112,9 @@ def prepare(place: StepPlace) -> Contender:
         limit_host_memory(place.memory_limit_bytes)
     import torch
 
+    from stopwav.models.weights import keep_off_tiles
+
+    keep_off_tiles()
     if place.on_cuda and not torch.cuda.is_available():
         raise StopwavError(f"--device {place.device}: PyTorch sees no CUDA device here; use --device cpu")
     if place.precision == "tf32" and not place.on_cuda:

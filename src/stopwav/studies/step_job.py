@@ -24,6 +24,9 @@ def make_job(spec: StepSpec) -> TrainingJob:
         import torch
     except ImportError as error:
         raise StopwavError("step needs PyTorch, which is not installed: pip install 'stopwav[torch]'") from error
+    from stopwav.models.weights import keep_off_tiles
+
+    keep_off_tiles()
     device = checked_device(spec.device)
     torch.manual_seed(spec.seed)
     if is_reference(spec.model):
