@@ -9,7 +9,7 @@ demo: .venv/ready
 
 # Two at a time, of one thread each: more would wait for each other. What times something runs alone, afterwards.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
 	$(BIN)/python -m pytest -m alone
 
 lint: .venv/tested

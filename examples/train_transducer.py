@@ -1,5 +1,9 @@
-"""A small transducer learns 20 utterances by heart: what `transducer_loss` is given, and what comes of it."""
+"""A small transducer learns 20 utterances by heart: what `transducer_loss` is given, and what comes of it.
 
+python examples/train_transducer.py [UTTERANCES]
+"""
+
+import sys
 import time
 
 import torch
@@ -14,10 +18,11 @@ torch.manual_seed(0)
 HIDDEN, WIDTH = 160, 64  # of the networks, and of the joiner: its cells are many
 STACK = 12  # frames of 10 ms that become one: a transducer may take several letters in a frame
 EPOCHS, BATCH = 50, 4
+COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 LETTERS = "abcdefghijklmnopqrstuvwxyz' "  # 0 is the blank, so letters begin at 1
 
 # By length, so that a batch has little padding.
-utterances = sorted(bundled_corpus().utterances[:20], key=lambda one: len(one.text))
+utterances = sorted(bundled_corpus().utterances[:COUNT], key=lambda one: len(one.text))
 features = [LogMel()(torch.from_numpy(load(one.path, 16_000).samples)) for one in utterances]
 frames = [one[: len(one) // STACK * STACK].reshape(-1, STACK * one.shape[1]) for one in features]
 texts = [[LETTERS.index(letter) + 1 for letter in one.text.lower() if letter in LETTERS] for one in utterances]

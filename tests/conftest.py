@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import soundfile
 
+# Files that take a minute and more. They come first, so that neither of two workers waits long for the other's last.
+LONGEST = ("test_latency_study", "test_examples", "test_loss_study", "test_compare_study", "test_emformer_rnnt")
 LIBRISPEECH = Path(__file__).parent.parent.parent / "shared" / "data" / "librispeech"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 @pytest.fixture(scope="session")

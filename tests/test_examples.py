@@ -113,17 +113,15 @@ def test_analyse_traces() -> None:
     assert "no kernels" in printed or re.search(r"idle: \d+%", printed)
 
 
-@pytest.mark.slow
 def test_train_transducer() -> None:
     pytest.importorskip("torch")
-    printed = run(EXAMPLES / "train_transducer.py", OMP_NUM_THREADS="1")
+    printed = run(EXAMPLES / "train_transducer.py", 8, OMP_NUM_THREADS="1")
     losses = [float(nats) for nats in re.findall(r"([\d.]+) nats an utterance", printed)]
     # An utterance of 80 letters begins at hundreds; by heart it is a small part of one letter.
     assert losses[0] > 50
     assert losses[-1] < 1
     right, count = numbers(r"(\d+) of (\d+) transcripts without a mistake", printed)
-    assert count == 20
-    assert right >= 18
+    assert right == count == 8
     assert "'good morning'" in printed
 
 

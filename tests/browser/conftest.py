@@ -114,7 +114,7 @@ def real_page(tmp_path_factory: pytest.TempPathFactory, make_page: Callable[...,
 
     pytest.importorskip("moonshine_voice")
     engines = ["pocketsphinx", "moonshine"]
-    return make_page(latency(engines, limit=6, rounds=1, save=tmp_path_factory.mktemp("runs")).path)
+    return make_page(latency(engines, limit=3, rounds=1, save=tmp_path_factory.mktemp("runs")).path)
 
 
 @pytest.fixture(scope="session")

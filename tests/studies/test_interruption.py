@@ -45,7 +45,7 @@ def test_two_hundred_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorp
         kills = finished = 0
         while kills < 100:
             save = tmp_path / f"runs-{seed}-{finished}"
-            killed = _attempt(engine, corpus, save, moments.uniform(0.3, 1.8))
+            killed = _attempt(engine, corpus, save, moments.uniform(0.3, 1.5))
             kills += killed
             finished += not killed
         return finished
