@@ -67,13 +67,17 @@ def made_up(
     errors: Callable[[str, int], int] = lambda name, place: 0,
     engines: Sequence[str] = ("a", "b"),
     infos: dict[str, dict[str, Any]] | None = None,
+    counted: dict[str, dict[str, Any]] | None = None,
     rounds: int = 10,
     samples: int = 20,
     utterances: int = 20,
     more: Sequence[Piece] = (),
     **spec: Any,
 ) -> Record:
-    """A run in which engine `name` took `time_s(name, frames, round)`; samples last 100 frames."""
+    """A run in which engine `name` took `time_s(name, frames, round)`; samples last 100 frames.
+
+    `counted` has the parameters of engines that are torch networks.
+    """
     full = CompareSpec(engines=list(engines), rounds=rounds, samples=samples, **spec)
     ids = [f"u{index}" for index in range(utterances)]
     header = Header(
@@ -96,7 +100,8 @@ def made_up(
     with Record.create(folder / f"compare-{len(list(folder.glob('compare-*')))}.jsonl", header) as record:
         for name in engines:
             own = known.get(name, info(name))
-            record.append(Piece(key=["model", name], status="ok", data={"engine": own, "parameters": None}))
+            model = {"engine": own, "parameters": (counted or {}).get(name)}
+            record.append(Piece(key=["model", name], status="ok", data=model))
             for index in range(rounds):
                 for frames in full.frames:
                     one = _round(index, time_s(name, frames, index), own)
@@ -109,6 +114,60 @@ def made_up(
             record.append(piece)
         record.finish()
     return record
+
+
+def whole(folder: Path, engines: Sequence[str] = ("small", "large"), **options: Any) -> Record:
+    """A run with all that a comparison can have: the first engine has a tenth of the parameters, takes half as long,
+    and gets three times as many words wrong; of a third one every length crashes, and no sample is there.
+    """
+    frames = [100, 200, 400, 800]
+    place = {name: index for index, name in enumerate(engines)}
+
+    def time_s(name: str, length: int, index: int) -> float | str:
+        if place[name] == 2:
+            return "crashed"
+        drift = 1 + 0.1 * (index % 3) + 0.01 * ((index + place[name]) % 2)
+        return (0.02 + 0.1 * length / 100) * drift * (1 + place[name])
+
+    counted = {
+        name: modules(encoder=9 * 10 ** (5 + index), decoder=10 ** (5 + index))
+        for name, index in place.items()
+        if index < 2
+    }
+    meters = Piece(key=["meters"], status="ok", data={"source": "bench", "missing": []})
+    joules = [
+        _energy(name, length, index, 10.0 * length / 100 * (1 + place[name]) * (1 + 0.01 * index))
+        for name in engines[:2]
+        for length in frames
+        for index in range(3)
+    ]
+    full: dict[str, Any] = {"frames": frames, "energy": True, "more": [meters, *joules], "counted": counted}
+    return made_up(
+        folder,
+        time_s,
+        engines=engines,
+        errors=lambda name, sample: (3 if place[name] == 0 else 1) if sample % 2 else 0,
+        **{**full, **options},
+    )
+
+
+def modules(**counts: int) -> dict[str, Any]:
+    """The parameters of a torch network with these modules, as a run stores them."""
+    parts = [{"name": name, "parameters": n, "trainable": n, "bytes": 4 * n} for name, n in counts.items()]
+    total = sum(counts.values())
+    return {"parameters": total, "trainable": total, "bytes": 4 * total, "modules": parts, "shared": []}
+
+
+def _energy(name: str, frames: int, index: int, joules: float) -> Piece:
+    """A process in which an input takes so many joules in each of three windows, and idling 10 W."""
+    begin_s = 1.7e9 + 1000.0 * index
+    windows = [
+        {"begin_s": begin_s + 10 * k, "seconds": 2.0, "iterations": 4, "joules": {"cpu package": 4 * joules}}
+        for k in (1, 2, 3)
+    ]
+    idle = {"begin_s": begin_s, "seconds": 2.0, "iterations": 1, "joules": {"cpu package": 20.0}}
+    data = {"source": "bench", "tick_s": 0.1, "whole": ["cpu package"], "idle": idle, "windows": windows}
+    return Piece(key=["energy", index, name, frames], status="ok", data=data)
 
 
 def _utterance(name: str) -> dict[str, Any]:

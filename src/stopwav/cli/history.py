@@ -25,13 +25,20 @@ def history(
     """Show how every metric changed over the runs in a folder."""
     import sys
 
+    from stopwav.report.comparison import TRAINING
+
     runs, skipped = _read(folder)
     for _, message in skipped:
         print(f"stopwav: passed over {message}", file=sys.stderr)
-    if not runs:
+    followed = [found for found in runs if found[0].header.study not in TRAINING]
+    for record, _ in runs:
+        if record.header.study in TRAINING:
+            # They have none of the metrics that the others share.
+            print(f"stopwav: left out {record.path}: a {record.header.study} run is not followed", file=sys.stderr)
+    if not (runs if json and html is None else followed):
         raise StopwavError(f"{folder}: holds no run to show; `stopwav latency ENGINE --save {folder}` makes one")
     if html is not None or not json:
-        _write(runs, folder, html or folder / "history.html")
+        _write(followed, folder, html or folder / "history.html")
     if json:
         _print_json(runs, folder, skipped)
     else:
@@ -40,7 +47,7 @@ def history(
         from stopwav.report.history import PastRun, print_history
 
         print_history(
-            [PastRun(record, _points(results)) for record, results in runs], Console(markup=False, highlight=False)
+            [PastRun(record, _points(results)) for record, results in followed], Console(markup=False, highlight=False)
         )
 
 

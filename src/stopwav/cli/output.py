@@ -182,6 +182,8 @@ def view_of(record: Record) -> dict[str, Any]:
         from stopwav.studies.step_results import step_view
 
         return step_view(record)
+    if record.header.study == "compare":
+        return {"card": card_of(record)}
     if record.header.study != "latency":
         return {}
     from stopwav.studies.latency_view import latency_view

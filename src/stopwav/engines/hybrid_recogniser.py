@@ -114,7 +114,7 @@ def _network(family: Family, options: HybridOptions) -> tuple[Hybrid, Statistics
     """The network, and the statistics of its features where there are any."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
-        network = Hybrid(family.shape).eval().requires_grad_(False)
+        network = Hybrid(family.shape).eval()
     if options.source is None:
         return network, None
     path = Path(options.source)

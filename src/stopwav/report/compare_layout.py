@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stopwav.record import UNTRAINED, Result
@@ -76,6 +76,14 @@ class Layout:
         index = [one.name for one in self.engines].index(name)
         return chr(ord("A") + index) if index < 26 else f"#{index + 1}"
 
+    def title(self, name: str) -> str:
+        """An engine's name with its letter: two may begin alike, and be cut where they differ."""
+        return f"{self.letter(name)} {plain(name, 40)}"
+
+    def titles(self) -> list[str]:
+        """The titles of all engines."""
+        return [self.title(one.name) for one in self.engines]
+
     def estimate(self, engine: Result, line: Line) -> Estimate | None:
         """The number of a line for an engine; None where it has none by its nature."""
         if not line.at_length:
@@ -93,6 +101,12 @@ def arrange(results: Sequence[Result]) -> Layout:
         lengths={(str(one.params["of"]), _frames(one)): one for one in lengths},
         laws=[one for one in results if one.params["kind"] == "law"],
     )
+
+
+def by_letter(results: Sequence[Result]) -> list[Result]:
+    """The results, each named by its engine's letter: a long name would push its length out of sight."""
+    layout = arrange(results)
+    return [replace(one, name=_short_name(layout, one)) for one in results]
 
 
 def card_rows(layout: Layout, *, intervals: bool = True) -> Iterator[tuple[str, list[str]]]:
@@ -256,6 +270,13 @@ def _large(value: float) -> str:
         if value >= size:
             return f"{value / size:#.3g}".removesuffix(".") + f" {letter}"
     return f"{value:,.0f}"
+
+
+def _short_name(layout: Layout, result: Result) -> str:
+    if result.params["kind"] == "engine":
+        return layout.title(result.name)
+    engine = str(result.params["of"])
+    return layout.letter(engine) + result.name.removeprefix(engine)
 
 
 def _listed(layout: Layout, names: Sequence[str]) -> str:

@@ -22,36 +22,55 @@ COLUMNS = (
     ("peak memory", "peak_host_bytes", 1.0, 0),
 )
 
+# Studies of training: there is no recogniser in them, and none of these numbers.
+TRAINING = ("loss", "step")
+
 
 def comparison_html(runs: Sequence[tuple[Record, Sequence[Result]]]) -> str:
     """The table as an HTML fragment, with a warning where the runs differ in more than their engines.
 
-    Each row leads to the section of its run on the same page.
+    Each row leads to the section of its run on the same page. Studies of training have no rows.
     """
     headings = ["run", "engine", *(heading for heading, *_ in COLUMNS)]
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
-    body = "".join(_row(index, *run, result) for index, run in enumerate(runs) for result in run[1])
+    rows = [_row(index, run[0], result) for index, run in enumerate(runs) for result in _compared(*run)]
+    table = (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Comparison of runs"><table class="sortable">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
     return (
         f'<h1 class="title">{len(runs)} runs compared</h1>'
-        f"{_differences([record.header for record, _ in runs])}"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Comparison of runs"><table class="sortable">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{_differences([record.header for record, _ in runs])}{table if rows else ''}{_left_out(runs)}"
     )
 
 
-def _row(index: int, record: Record, _: Sequence[Result], result: Result) -> str:
+def _compared(record: Record, results: Sequence[Result]) -> list[Result]:
+    """The results that stand in the table: engines and the cells of grids, not the lengths and laws of either."""
+    if record.header.study in TRAINING:
+        return []
+    return [one for one in results if one.params.get("kind", "engine") in ("engine", "cell")]
+
+
+def _left_out(runs: Sequence[tuple[Record, Sequence[Result]]]) -> str:
+    names = [escape(plain(record.path.stem, 60)) for record, _ in runs if record.header.study in TRAINING]
+    told = "of training, which has none of these numbers; each is in its section below"
+    return f'<p class="aside">Not in the table: <bdi>{", ".join(names)}</bdi>, {told}.</p>' if names else ""
+
+
+def _row(index: int, record: Record, result: Result) -> str:
     run = escape(plain(record.path.stem, 60))
     name = escape(plain(result.name, 80)) + ("" if result.status == "ok" else f" ({escape(result.status)})")
-    cells = "".join(_cell(result.metrics, *column[1:]) for column in COLUMNS)
+    absent = f"not measured by {record.header.study}" if result.metrics else "nothing was measured"
+    cells = "".join(_cell(result.metrics, absent, *column[1:]) for column in COLUMNS)
     return (
         f'<tr><th scope="row"><a href="#s{index}-run"><bdi>{run}</bdi></a></th><td><bdi>{name}</bdi></td>{cells}</tr>'
     )
 
 
-def _cell(metrics: Mapping[str, Estimate], name: str, scale: float, most: int) -> str:
+def _cell(metrics: Mapping[str, Estimate], absent: str, name: str, scale: float, most: int) -> str:
     estimate = metrics.get(name)
     if estimate is None or estimate.value is None:
-        note = "nothing was measured" if estimate is None else escape(plain(estimate.note))
+        note = escape(plain(absent if estimate is None else estimate.note))
         return f'<td data-sort="" title="{note}">{DASH if estimate is None else missing(estimate)}</td>'
     text = format_bytes(estimate.value) if estimate.unit == "B" else format_interval(estimate, scale, most)
     return f'<td data-sort="{estimate.value!r}">{escape(text)}</td>'
@@ -60,6 +79,7 @@ def _cell(metrics: Mapping[str, Estimate], name: str, scale: float, most: int) -
 def _differences(headers: Sequence[Header]) -> str:
     """What sets the runs apart, in a sentence; nothing where they can be compared as they are."""
     aspects = {
+        "study": [header.study for header in headers],
         "machine": [fingerprint(header) for header in headers],
         "corpus": [str(header.corpus.get("digest")) for header in headers],
         "normaliser": [str(header.normaliser) for header in headers],

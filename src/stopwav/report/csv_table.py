@@ -34,7 +34,7 @@ def csv_table(runs: Iterable[tuple[Record, Sequence[Result]]]) -> str:
 def _rows(run: str, result: Result) -> Iterator[list[object]]:
     place = [_text(run), _text(result.name)]
     if not result.metrics:
-        lost = ("stream-", "sample-", "cell-", "loss-", "step-", "triangle")
+        lost = ("stream-", "sample-", "model-", "cell-", "loss-", "step-", "triangle")
         reasons = (w.message for w in result.warnings if w.code.startswith(lost))
         told = next(reasons, "nothing was measured")
         yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {told}")]

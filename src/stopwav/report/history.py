@@ -33,6 +33,9 @@ KEY_METRICS = (
     "load_time",
 )
 
+# Without a unit, and yet no ratios.
+COUNTS = ("parameters", "trainable_parameters", "multiply_adds", "emitted_tokens")
+
 
 @dataclass(frozen=True)
 class PastRun:
@@ -57,7 +60,9 @@ class PastRun:
         """What was asked of every engine: numbers under different settings are not comparable."""
         spec, corpus = self.record.header.spec, self.record.header.corpus
         count = len(corpus.get("utterances", ()))
-        parts = [f"{corpus.get('name', DASH)} ({count} utterances, {str(corpus.get('digest', DASH))[:6]})"]
+        # Studies time different things under one name, such as the real-time factor.
+        parts = [] if self.record.header.study == "latency" else [self.record.header.study]
+        parts += [f"{corpus.get('name', DASH)} ({count} utterances, {str(corpus.get('digest', DASH))[:6]})"]
         parts += [
             f"{spec[name]} {word}" for name, word in (("pace", "pace"), ("chunk_ms", "ms chunks")) if spec.get(name)
         ]
@@ -96,6 +101,8 @@ def display_scale(metric: str, runs: Sequence[PastRun]) -> tuple[float, str]:
     unit = estimates[0].unit
     if metric in ("wer", "upwr"):
         return 100.0, "percent"
+    if metric in COUNTS:
+        return 1.0, "count"
     if unit == "B":
         return 1e-6, "MB"
     if unit == "s" and max(abs(one.value or 0.0) for one in estimates) < 1:

@@ -15,6 +15,7 @@ from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.charts import Chart, chart_script
 from stopwav.report.charts.palette import css_variables
 from stopwav.report.compare_definitions import compare_definition
+from stopwav.report.compare_layout import by_letter
 from stopwav.report.definitions import Definition, definition
 from stopwav.report.grid_definitions import GRID_DEFINITIONS
 from stopwav.report.grid_layout import arrange, by_place
@@ -32,6 +33,8 @@ __all__ = ["Section", "render_page"]
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
 LARGEST_RAW_BYTES = 24_000_000
+# Engines of a comparison differ in their options and have long names: more of them make no heading; the card has them.
+MOST_NAMED = 3
 _RAW_GONE = "not embedded: the run file is no longer where it was read from"
 _RAW_LARGE = "not embedded: it is too large for a page; ask for the file beside it"
 
@@ -70,6 +73,8 @@ def _heading(section: Section) -> str:
     )
     # A comparison has results of its engines, and of each at every length.
     whole = [result.name for result in section.results if result.params.get("kind", "engine") == "engine"]
+    if section.record.header.study == "compare" and len(whole) > MOST_NAMED:
+        return f"Compare of {len(whole)} engines"
     engines = [plain(str(name), 40) for name in named or whole]
     listed = " and ".join(filter(None, [", ".join(engines[:-1]), engines[-1]])) if engines else ""
     study = plain(section.record.header.study, 40)
@@ -91,7 +96,7 @@ def _context(index: int, section: Section, part: Part) -> dict[str, Any]:
         "raw_missing": missing,
         "raw_name": plain(section.record.path.name, 120),
         "raw_size": format_bytes(float(len(packed) * 3 // 4)) if packed else "",
-        "metrics": [row for result in section.results for row in _metric_rows(section, result)],
+        "metrics": [row for result in _shown(section) for row in _metric_rows(section, result)],
     }
 
 
@@ -105,18 +110,29 @@ def _raw(record: Record) -> tuple[str, str]:
     return (packed, "") if len(packed) <= LARGEST_RAW_BYTES else ("", _RAW_LARGE)
 
 
+def _shown(section: Section) -> Sequence[Result]:
+    """The results under names short enough that what tells them apart is not cut off."""
+    if section.record.header.study == "compare":
+        return by_letter(section.results)
+    if section.record.header.study != "grid":
+        return section.results
+    # The engine of a grid stands in the heading.
+    engine = f"{section.record.header.spec['engine']} "
+    return [replace(result, name=result.name.removeprefix(engine)) for result in section.results]
+
+
 def _metric_rows(section: Section, result: Result) -> list[dict[str, Any]]:
-    # The engine of a grid stands in the heading; the name of its cell must not be cut off behind it.
-    engine = f"{section.record.header.spec['engine']} " if section.record.header.study == "grid" else ""
-    short = replace(result, name=result.name.removeprefix(engine))
-    return [_metric_row(short, name, estimate, _known(section, name)) for name, estimate in result.metrics.items()]
+    return [_metric_row(result, name, estimate, _known(section, name)) for name, estimate in result.metrics.items()]
 
 
 def _doubted(section: Section) -> Sequence[Result]:
     """The results whose cautions are told: of a grid its cells, by their place, as the engine is in the heading."""
     if section.record.header.study == "step":
         return told_cautions(arrange_step(section.results))
-    return by_place(arrange(section.results)) if section.record.header.study == "grid" else section.results
+    if section.record.header.study == "grid":
+        return by_place(arrange(section.results))
+    # Of a comparison its engines, so that what touches them all is told of all, and of lengths those in doubt.
+    return [one for one in _shown(section) if one.warnings or one.params.get("kind", "engine") == "engine"]
 
 
 def _known(section: Section, name: str) -> Definition | None:

@@ -26,8 +26,11 @@ def checked(model: type[Spec], /, **fields: Any) -> Spec:
         return model(**fields)
     except ValidationError as error:
         first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:  # settings that do not go together; the message names them
+            raise StopwavError(message) from error
         # Of a list, what is wrong is the item, which is the input.
-        raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {first['input']!r}: {first['msg']}") from error
+        raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {first['input']!r}: {message}") from error
 
 
 def header_of(study: str, spec: BaseModel, **more: Any) -> Header:

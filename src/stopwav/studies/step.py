@@ -57,11 +57,11 @@ class StepSpec(BaseModel, extra="forbid"):
     @model_validator(mode="after")
     def _one_batching(self) -> StepSpec:
         if self.max_frames is not None and self.batch_size is not None:
-            raise ValueError("give max_frames or batch_size, not both")
+            raise ValueError("--max-frames and --batch-size: give one of them, not both")
         if self.max_frames is None and self.batch_size is None:
             self.max_frames, self.sort = MAX_FRAMES, True
         if self.autocast and self.dtype == "float32":
-            raise ValueError("autocast computes in bfloat16 or float16: give one of them as dtype")
+            raise ValueError("--autocast computes in bfloat16 or float16: give one of them as --dtype")
         return self
 
 

@@ -26,13 +26,15 @@ def charts_of(study: str, view: Mapping[str, Any], results: Sequence[Result]) ->
     """The charts of a run of that study by name, from its view and its results; none for a study that has no charts."""
     if study == "latency":
         return latency_charts(view)
-    if study not in ("grid", "loss", "step"):
+    if study not in ("grid", "loss", "compare", "step"):
         return {}
     from altair.utils.schemapi import debug_mode
 
-    from stopwav.report.charts import grid, loss, step
+    from stopwav.report.charts import compare, grid, loss, step
 
     with debug_mode(False):
         if study == "step":
             return step.step_charts(view, results)
+        if study == "compare":
+            return compare.compare_charts(results, view["card"])
         return grid.grid_charts(results) if study == "grid" else loss.loss_charts(results)

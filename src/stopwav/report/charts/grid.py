@@ -116,7 +116,7 @@ def _scaling(laws: Sequence[Result], axis: str) -> Chart:
     for name, law in zip(names, laws, strict=True):
         cells: Any = law.params["cells"]
         points += [{"line": name, "x": x, "s": time_s} for x, time_s in cells]
-        curves += [{"line": name, "x": x, "s": s} for x, s in _curve(law, cells[0][0], cells[-1][0]) if s > 0]
+        curves += [{"line": name, "x": x, "s": s} for x, s in law_curve(law, cells[0][0], cells[-1][0]) if s > 0]
     inks = [engine_ink(index) for index in range(len(names))]
     colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=None)
     dash = alt.StrokeDash(
@@ -159,7 +159,8 @@ def _line_name(law: Result) -> str:
     return f"{law.params['duration_s']:g} s"
 
 
-def _curve(law: Result, low: float, high: float) -> list[tuple[float, float]]:
+def law_curve(law: Result, low: float, high: float) -> list[tuple[float, float]]:
+    """Points of a fitted law, from one end to the other."""
     terms = [law.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
     return [
         (float(x), float(sum(term * x**power for power, term in enumerate(terms))))

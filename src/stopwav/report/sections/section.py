@@ -13,7 +13,7 @@ from stopwav.stats.gain import Explanation
 
 @dataclass(frozen=True)
 class Section:
-    """One run: its record, its results, and its study's view (bins, quantiles and timelines, as plain values)."""
+    """One run: its record, its results, and its study's view: bins, quantiles and timelines, or a comparison's card."""
 
     record: Record
     results: Sequence[Result]
