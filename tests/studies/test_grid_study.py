@@ -47,11 +47,12 @@ def test_scripted_times_come_back_as_real_time_factors(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(host_peak_method() != EXACT, reason="the peak mark cannot be reset on this machine")
-def test_a_known_block_comes_back_as_host_peak_within_two_percent(tmp_path: Path) -> None:
+def test_a_known_block_comes_back_as_host_peak_within_one_percent(tmp_path: Path) -> None:
     cells = by_place(run("fake,mb_per_s=100", tmp_path, durations=[1, 2], batch_sizes=[1, 2]))
     for (duration_s, size), cell in cells.items():
         over = cell.metrics["peak_host_over_baseline_bytes"].value
-        assert over == pytest.approx(100e6 * duration_s * size, rel=0.02)
+        # What the instrument itself keeps is in place before, so that next to nothing is added to the block.
+        assert over == pytest.approx(100e6 * duration_s * size, rel=0.01)
         assert cell.metrics["peak_host_bytes"].value > over  # type: ignore[operator]
 
 

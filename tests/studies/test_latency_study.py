@@ -100,7 +100,7 @@ def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp
 
 def test_an_engine_slower_than_speech_does_not_keep_up(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     engine = script(tmp_path, service_ms=60, chunk_s=0.05, final="one two")
-    record = run(engine, tiny_corpus(count=2, seconds=3.0), tmp_path)
+    record = run(engine, tiny_corpus(count=2, seconds=1.5), tmp_path)
     (result,) = results(record)
     assert result.metrics["keeps_up"].value == 0
     traces = traces_of(record)

@@ -47,19 +47,21 @@ def count_multiply_adds(network: Any, call: Callable[[], object], depth: int) ->
 @contextmanager
 def _replays() -> Iterator[list[None]]:
     """A list that grows with each replay of a captured CUDA graph."""
-    from unittest.mock import patch
-
     import torch
 
     seen: list[None] = []
-    replay = torch.cuda.CUDAGraph.replay
+    graphs: Any = torch.cuda.CUDAGraph
+    replay = graphs.replay
 
     def watched(graph: Any) -> None:
         seen.append(None)
         replay(graph)
 
-    with patch.object(torch.cuda.CUDAGraph, "replay", watched):
+    graphs.replay = watched
+    try:
         yield seen
+    finally:
+        graphs.replay = replay
 
 
 class _Tally:
