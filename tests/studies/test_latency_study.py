@@ -72,7 +72,7 @@ def test_queueing_is_reconstructed_in_virtual_time_as_it_happens_in_real_time(
 ) -> None:
     # One chunk of five takes longer than two last.
     engine = script(tmp_path, service_ms=[5, 5, 120, 5, 5], chunk_s=0.05, final="one two")
-    corpus = tiny_corpus(count=2, seconds=1.5)
+    corpus = tiny_corpus(count=2, seconds=1.0)
     for pace in ("virtual", "real", "idle"):
         traces = traces_of(run(engine, corpus, tmp_path / pace, pace=pace))
         for trace in traces:
@@ -171,7 +171,7 @@ def test_virtual_time_agrees_with_real_time_for_pocketsphinx() -> None:
     runner = StreamRunner("pocketsphinx", None)
     measured: list[float] = []
     computed: list[float] = []
-    for utterance in load_corpus("bundled").utterances[3:5]:
+    for utterance in load_corpus("bundled").utterances[3:4]:
         for pace in ("real", "idle"):
             trace = trace_from_json(runner.stream(utterance, pace)["trace"])
             assert_reconstruction_is_exact(trace)
