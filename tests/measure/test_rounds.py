@@ -121,6 +121,19 @@ def test_a_throttled_round_is_kept_beside_its_repetition() -> None:
     assert stopwav.Measurement("x", {}, (throttled, replace(good, status="error"))).good == (throttled,)
 
 
+def test_rounds_that_are_had_are_not_taken_again_and_a_repetition_that_is_owed_is() -> None:
+    from dataclasses import replace
+
+    whole = stopwav.measure(Spin(0.001), SHORT)
+    hot = (replace(whole.rounds[0], throttled=True), whole.rounds[1])
+    taken: list[stopwav.Round] = []
+    found = stopwav.measure(Spin(0.001), SHORT, had=hot, on_round=taken.append)
+    # A machine that throttles may owe more.
+    assert [one.index for one in taken][:1] == [0]
+    assert {one.index for one in taken} == {0, 2}
+    assert found.rounds == (*hot, *taken)
+
+
 @pytest.mark.parametrize("wrong", [{"rounds": 0}, {"precision": -1}, {"max_values": 5, "min_values": 10}])
 def test_a_plan_that_cannot_be_followed_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(stopwav.StopwavError, match=next(iter(wrong))):

@@ -9,7 +9,7 @@ from stopwav import Plan, Round
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record
 from stopwav.studies.compare import CompareSpec, share
-from stopwav.studies.compare_pieces import length_key
+from stopwav.studies.compare_pieces import length_place
 from stopwav.studies.grid_pieces import round_to_piece
 
 # The rules of a full plan, small enough for a test.
@@ -105,7 +105,7 @@ def made_up(
             for index in range(rounds):
                 for frames in full.frames:
                     one = _round(index, time_s(name, frames, index), own)
-                    record.append(round_to_piece(length_key(name, frames, index, 0), one))
+                    record.append(round_to_piece(length_place(name, frames).key(index, 0), one))
                 for place in share(full, index):
                     took = time_s(name, 100, index)
                     if isinstance(took, float):

@@ -11,7 +11,7 @@ from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Record
 from stopwav.studies.grid import GridSpec, round_order
 from stopwav.studies.grid_cell import Cell
-from stopwav.studies.grid_pieces import cell_key, round_to_piece
+from stopwav.studies.grid_pieces import cell_place, round_to_piece
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
@@ -62,8 +62,9 @@ def made_up(
         for index in range(rounds):
             for cell in round_order(full, index):
                 took = time_s(cell, index)
-                one = Round(index, took, f"message of {cell}", "its last words") if isinstance(took, str) else None
-                record.append(round_to_piece(cell_key(cell, index, 0), one or good_round(index, cell, float(took))))  # type: ignore[arg-type]
+                one = good_round(index, cell, took) if isinstance(took, float) else None
+                one = one or Round(index, took, f"message of {cell}", "its last words")  # type: ignore[arg-type]
+                record.append(round_to_piece(cell_place(cell).key(index, 0), one))
         if complete:
             record.finish()
     return record

@@ -15,7 +15,7 @@ import stopwav
 from stopwav.record import Header, Record
 from stopwav.studies.grid import GridSpec
 from stopwav.studies.grid_cell import BUNDLED, Cell, audio_digest
-from stopwav.studies.grid_pieces import cell_key, round_to_piece
+from stopwav.studies.grid_pieces import cell_place, round_to_piece
 
 SCRIPT = """
 import sys
@@ -84,7 +84,7 @@ def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repet
         corpus={"digest": audio_digest(BUNDLED, 0)},
     )
     with Record.create(tmp_path / "grid-hot.jsonl", header) as begun:
-        begun.append(round_to_piece(cell_key(Cell(1, 1), 0, 0), hot))
+        begun.append(round_to_piece(cell_place(Cell(1, 1)).key(0, 0), hot))
     record = stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
     assert record.path == begun.path
     assert [piece.key for piece in record.pieces] == [["cell", 0, "1", 1, 0], ["cell", 0, "1", 1, 1]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -112,14 +112,19 @@ class Race:
     threshold: float
 
     @property
+    def pairs(self) -> tuple[list[float], list[float]]:
+        """The medians of both sides, round by round, of the rounds that went well on both."""
+        first = {one.index: one.median_s for one in self.a.good}
+        second = {one.index: one.median_s for one in self.b.good}
+        both = sorted(first.keys() & second.keys())
+        return [first[i] for i in both], [second[i] for i in both]
+
+    @property
     def verdict(self) -> Verdict:
         """The paired verdict over the rounds that went well on both sides."""
         from stopwav.stats import paired_verdict
 
-        first = {one.index: one.median_s for one in self.a.good}
-        second = {one.index: one.median_s for one in self.b.good}
-        both = sorted(first.keys() & second.keys())
-        return paired_verdict([first[i] for i in both], [second[i] for i in both], threshold=self.threshold)
+        return paired_verdict(*self.pairs, threshold=self.threshold)
 
 
 def measure(
@@ -128,17 +133,23 @@ def measure(
     *,
     device: str = "cpu",
     only: Sequence[int] | None = None,
+    had: Sequence[Round] = (),
     on_round: Callable[[Round], None] | None = None,
 ) -> Measurement:
     """The measurement of a workload: each of `plan.rounds` rounds in a fresh process.
 
-    With `only`, just these rounds are taken, counted from 0: a study takes them in an order of its own, as it does
-    where many workloads are interleaved or some rounds are there already. `on_round` is called with each as it ends.
+    With `only`, just these rounds are taken, counted from 0, as a study does that has an order of its own. `had` are
+    rounds of an earlier call: they are part of the measurement and not taken again. `on_round` is called with each
+    new one as it ends.
     """
     workload = as_workload(workload)
-    rounds: list[Round] = []
+    rounds = list(had)
     for index in range(plan.rounds) if only is None else only:
-        for one in _take_round(workload, plan, index, device):
+        taken = [one for one in had if one.index == index]
+        # Where the processor was throttled meanwhile it is taken once more; both are kept.
+        while not taken or (len(taken) == 1 and taken[0].throttled):
+            one = _run_round(workload, plan, index, device)
+            taken.append(one)
             rounds.append(one)
             if on_round is not None:
                 on_round(one)
@@ -158,13 +169,13 @@ def race(
     if plan.rounds < 2:
         raise StopwavError(f"race: plan.rounds={plan.rounds}; no verdict can be had from one round a side, use 10")
     sides = [as_workload(a), as_workload(b)]
-    rounds: list[list[Round]] = [[], []]
+    rounds: list[tuple[Round, ...]] = [(), ()]
     for index in range(plan.rounds):
         for side in alternating_order(2, index):
-            taken = measure(sides[side], plan, device=device, only=[index], on_round=on_round)
-            rounds[side] += taken.rounds
+            taken = measure(sides[side], plan, device=device, only=[index], had=rounds[side], on_round=on_round)
+            rounds[side] = taken.rounds
     first, second = (
-        Measurement(side.name, dict(side.params), tuple(taken)) for side, taken in zip(sides, rounds, strict=True)
+        Measurement(side.name, dict(side.params), taken) for side, taken in zip(sides, rounds, strict=True)
     )
     return Race(first, second, threshold)
 
@@ -173,14 +184,6 @@ def alternating_order(count: int, index: int) -> list[int]:
     """The order of `count` contenders in turn `index`: forwards, then backwards, so that drift favours none."""
     order = list(range(count))
     return order if index % 2 == 0 else order[::-1]
-
-
-def _take_round(workload: Workload, plan: Plan, index: int, device: str) -> Iterator[Round]:
-    """One round in a fresh process, and its repetition where the processor was throttled meanwhile."""
-    first = _run_round(workload, plan, index, device)
-    yield first
-    if first.throttled:
-        yield _run_round(workload, plan, index, device)
 
 
 def _run_round(workload: Workload, plan: Plan, index: int, device: str) -> Round:

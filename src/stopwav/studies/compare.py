@@ -18,13 +18,15 @@ from stopwav.speech.corpus import BUNDLED, Utterance, load_corpus
 from stopwav.studies.compare_passes import (
     EnergyPass,
     keep_meter_log,
-    take_length,
     take_meters,
     take_model,
 )
-from stopwav.studies.compare_side import Side
+from stopwav.studies.compare_pieces import length_place
+from stopwav.studies.compare_runner import LengthWorkload
+from stopwav.studies.compare_side import Side, device_of
 from stopwav.studies.expectation import parse_expectation
 from stopwav.studies.latency import engine_names, utterance_from_json, utterance_to_json
+from stopwav.studies.recorded_rounds import take_round
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
 # Seconds 1 to 16, doubling: what the published comparisons of recognisers plot their curves over.
@@ -211,7 +213,9 @@ def _run_lengths(spec: CompareSpec, record: Record, index: int, report: Progress
     done = index * len(order) * len(sides)
     for turn, frames in enumerate(order):
         for which in alternating_order(len(sides), turn + index):
-            take_length(spec, record, *sides[which], frames, index, plan_of(spec))
+            name, engine = sides[which]
+            workload = LengthWorkload(engine, frames, spec.seed)
+            take_round(record, length_place(name, frames), index, workload, plan_of(spec), device_of(engine))
             done += 1
             report("latency over length", done, total)
 

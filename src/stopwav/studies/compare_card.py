@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from stopwav.errors import StopwavError
+from stopwav.measure.rounds import Measurement, Race
 from stopwav.record import UNTRAINED, Record, Result
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate
 from stopwav.stats.card import Card, PairVerdict, Pareto
@@ -106,10 +107,8 @@ def _ask_latency(a: Entrant, b: Entrant) -> Question:
     for sample in a.samples:
         if sample.place in seconds[1]:
             by_round.setdefault(sample.round, []).append(sample.place)
-    if not by_round:
-        return ask_nothing("latency_mean", "s", DEFAULT_THRESHOLD, "no input went well on both sides")
     first, second = ([sum(side[p] for p in places) / len(places) for places in by_round.values()] for side in seconds)
-    return ask_ratio("latency_mean", "s", "time", first, second, DEFAULT_THRESHOLD, paired=True)
+    return _ask_ratio("latency_mean", "s", "time", (first, second), "no input went well on both sides")
 
 
 def _ask_energy(a: Entrant, b: Entrant, energy: Energy) -> Question:
@@ -149,11 +148,9 @@ def _errors(side: Entrant) -> dict[str, float]:
 
 def _questions_at(a: Entrant, b: Entrant, frames: int, energy: Energy | None) -> Iterator[Question]:
     """What is asked of a pair at one length: rounds in which both were measured stand beside each other."""
-    medians = [
-        {one.index: one.median_s for one in side.lengths[frames].good} if frames in side.lengths else {}
-        for side in (a, b)
-    ]
-    yield _ask_paired("latency", "s", "time", medians, "nothing was measured on both sides")
+    none = Measurement("", {}, ())
+    pairs = Race(a.lengths.get(frames, none), b.lengths.get(frames, none), DEFAULT_THRESHOLD).pairs
+    yield _ask_ratio("latency", "s", "time", pairs, "nothing was measured on both sides")
     if energy is not None:
         joules = [joules_by_round(energy, side.energy.get(frames, [])) for side in (a, b)]
         yield _ask_paired(ENERGY_AT, "J", "energy", joules, energy.reason or "nothing was metered on both sides")
@@ -162,7 +159,12 @@ def _questions_at(a: Entrant, b: Entrant, frames: int, energy: Energy | None) ->
 def _ask_paired(metric: str, unit: str, sort: Sort, values: Sequence[dict[int, float]], why_not: str) -> Question:
     """The question by the rounds that both sides have."""
     rounds = sorted(values[0].keys() & values[1].keys())
-    if not rounds:
-        return ask_nothing(metric, unit, DEFAULT_THRESHOLD, why_not)
     first, second = ([one[index] for index in rounds] for one in values)
-    return ask_ratio(metric, unit, sort, first, second, DEFAULT_THRESHOLD, paired=True)
+    return _ask_ratio(metric, unit, sort, (first, second), why_not)
+
+
+def _ask_ratio(metric: str, unit: str, sort: Sort, pairs: tuple[list[float], list[float]], why_not: str) -> Question:
+    """The question by values that stand beside each other; none where there are none."""
+    if not pairs[0]:
+        return ask_nothing(metric, unit, DEFAULT_THRESHOLD, why_not)
+    return ask_ratio(metric, unit, sort, *pairs, DEFAULT_THRESHOLD, paired=True)

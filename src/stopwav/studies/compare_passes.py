@@ -1,10 +1,9 @@
-"""The passes of a comparison beside the inputs: what each engine is, one length at a time, and energy."""
+"""The passes of a comparison that take no time of an input: what each engine is, and energy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,11 @@ from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.meters import NoMeter, find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess, Outcome
-from stopwav.measure.rounds import Round, measure
 from stopwav.record import Piece, Record
-from stopwav.studies.compare_pieces import METER_LOG, METERS, length_key, windows_span
-from stopwav.studies.compare_runner import EngineRunner, LengthWorkload
+from stopwav.studies.compare_pieces import METER_LOG, METERS, windows_span
+from stopwav.studies.compare_runner import EngineRunner
 from stopwav.studies.compare_side import device_of
 from stopwav.studies.contender import LOAD_LIMIT_S
-from stopwav.studies.grid_pieces import round_to_piece
 
 if TYPE_CHECKING:
     from stopwav.studies.compare import CompareSpec
@@ -58,28 +55,6 @@ def take_model(spec: CompareSpec, record: Record, name: str, engine: str) -> Non
     finally:
         if process is not None:
             process.close()
-
-
-def take_length(spec: CompareSpec, record: Record, name: str, engine: str, frames: int, index: int, plan: Plan) -> None:
-    """Measure one round of one length, as far as it is not in the record, and record it at once."""
-    own = [piece for piece in record.pieces if piece.key[0] == "length" and piece.key[2:4] == [name, frames]]
-    taken = [piece for piece in own if piece.key[1] == index]
-    # A throttled round is taken once more; a run killed in between still owes the repetition.
-    if len(taken) > 1 or (taken and not taken[0].data.get("throttled")):
-        return
-    doomed = next((piece for piece in own if piece.status in ("oom", "timeout")), None)
-    if doomed is not None:
-        told = f"not tried again after round {doomed.key[1]}: {doomed.message}"
-        record.append(round_to_piece(length_key(name, frames, index, 0), Round(index, "skipped", told)))
-        return
-    attempts = count(len(taken))
-    measure(
-        LengthWorkload(engine, frames, spec.seed),
-        plan,
-        device=device_of(engine),
-        only=[index],
-        on_round=lambda one: record.append(round_to_piece(length_key(name, frames, index, next(attempts)), one)),
-    )
 
 
 def take_meters(spec: CompareSpec, record: Record) -> bool:

@@ -12,7 +12,7 @@ from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Piece, Record
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.wer import ErrorCount, count_errors
-from stopwav.studies.grid_pieces import Key, round_from_piece
+from stopwav.studies.grid_pieces import RoundPlace, round_from_piece
 from stopwav.studies.latency import utterance_from_json
 
 METERS: list[str | int] = ["meters"]
@@ -68,9 +68,9 @@ class Entrant:
         return bool(self.info.get("untrained", False))
 
 
-def length_key(name: str, frames: int, index: int, attempt: int) -> Key:
-    """The key of a round of a length; `attempt` is 1 for what was taken once more."""
-    return ("length", index, name, frames, attempt)
+def length_place(name: str, frames: int) -> RoundPlace:
+    """Where the rounds of a length stand."""
+    return RoundPlace("length", (name, frames))
 
 
 def entrants(record: Record, names: list[str]) -> list[Entrant]:

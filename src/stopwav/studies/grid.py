@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, field_validat
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import REPORT, Plan
-from stopwav.measure.rounds import Round, measure
 from stopwav.record import Header, Record, new_path, runs_in
 from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload, audio_digest
-from stopwav.studies.grid_pieces import cell_key, round_to_piece
+from stopwav.studies.grid_pieces import cell_place
+from stopwav.studies.recorded_rounds import take_round
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
 # Those of the tables that the field knows.
@@ -188,7 +187,8 @@ def _run(spec: GridSpec, record: Record, report: Progress) -> None:
     done = 0
     for index in range(spec.rounds):
         for cell in round_order(spec, index):
-            _take(spec, record, cell, index)
+            workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
+            take_round(record, cell_place(cell), index, workload, plan_of(spec), device_of(spec))
             done += 1
             report("measuring", done, total)
     if spec.frontier:
@@ -197,38 +197,3 @@ def _run(spec: GridSpec, record: Record, report: Progress) -> None:
         for row, duration_s in enumerate(spec.durations):
             report("largest batch", row, len(spec.durations))
             find_frontier(spec, record, duration_s)
-
-
-def _take(spec: GridSpec, record: Record, cell: Cell, index: int) -> None:
-    """Measure one round of a cell, as far as it is not in the record, and record it at once."""
-    taken = [piece for piece in record.pieces if tuple(piece.key[:4]) == cell_key(cell, index, 0)[:4]]
-    # A throttled round is taken once more; a run killed in between still owes the repetition.
-    if len(taken) > 1 or (taken and not taken[0].data.get("throttled")):
-        return
-    doomed = _doomed(record, cell)
-    if doomed is not None:
-        record.append(round_to_piece(cell_key(cell, index, 0), doomed(index)))
-        return
-    workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
-    attempts = count(len(taken))
-    measure(
-        workload,
-        plan_of(spec),
-        device=device_of(spec),
-        only=[index],
-        on_round=lambda one: record.append(round_to_piece(cell_key(cell, index, next(attempts)), one)),
-    )
-
-
-def _doomed(record: Record, cell: Cell) -> Callable[[int], Round] | None:
-    """What becomes of further rounds of a cell that ran out of memory or time, or never got past an error.
-
-    They would only end so again, and a model that is not there would be looked for in every cell of every round.
-    """
-    place = list(cell_key(cell, 0, 0)[2:4])
-    taken = [piece for piece in record.pieces if piece.key[0] == "cell" and piece.key[2:4] == place]
-    for number, piece in enumerate(taken):
-        if piece.status in ("oom", "timeout") or (piece.status == "error" and number == 0):
-            message = f"not tried again after round {piece.key[1]}: {piece.message}"
-            return lambda index: Round(index, "skipped", message)
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from stopwav.errors import Caution
@@ -17,9 +17,26 @@ from stopwav.studies.grid_cell import Cell, exact
 Key = tuple[str | int, ...]
 
 
-def cell_key(cell: Cell, index: int, attempt: int) -> Key:
-    """The key of a round of a cell; `attempt` is 1 for what was taken once more."""
-    return ("cell", index, exact(cell.duration_s), cell.batch_size, attempt)
+@dataclass(frozen=True)
+class RoundPlace:
+    """Where the rounds of one workload stand in a run file."""
+
+    kind: str
+    parts: tuple[str | int, ...]
+
+    def key(self, index: int, attempt: int) -> Key:
+        """The key of a round; `attempt` is 1 for what was taken once more."""
+        return (self.kind, index, *self.parts, attempt)
+
+    def rounds(self, record: Record) -> list[Round]:
+        """The rounds that are there."""
+        pieces = (piece for piece in record.pieces if piece.key[0] == self.kind)
+        return [round_from_piece(piece) for piece in pieces if tuple(piece.key[2:-1]) == self.parts]
+
+
+def cell_place(cell: Cell) -> RoundPlace:
+    """Where the rounds of a cell stand."""
+    return RoundPlace("cell", (exact(cell.duration_s), cell.batch_size))
 
 
 def round_to_piece(key: Key, one: Round) -> Piece:
