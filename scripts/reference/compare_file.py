@@ -51,7 +51,12 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "meters": (
         '`["meters"]`: the energy meters of the machine.',
-        {"source": "those that were found, null for none", "missing": "those that were not, and why"},
+        {
+            "source": "those that were found, null for none",
+            "missing": "those that were not, and why",
+            "grains": "by part, the smallest step of its counter seen while idle (`step_j`) and the time between steps "
+            "(`interval_s`), or null and why (`note`)",
+        },
     ),
     "energy": (
         '`["energy", round, engine, frames]`: the work at one length, repeated.',
@@ -63,7 +68,7 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
             "whole": "the parts whose sum is the machine's total",
             "idle": "a window before the work, in which nothing was done",
             "windows": "the windows: `begin_s` (seconds since 1970), `seconds`, `iterations`, `joules` by part, and "
-            "why a part is `missing`",
+            "why a part is `missing`; beside them `sampled_joules`, by sampled power, and why a part is `unsampled`",
             "cautions": "`[code, message]` of each doubt about the warm-up",
         },
     ),

@@ -79,6 +79,7 @@ WARNINGS = (
     ("`samples-repeat`", "a corpus with fewer utterances than samples"),
     ("`languages`", "engines that recognise different languages"),
     ("`meter-log`", "what is wrong with the log of an external meter"),
+    ("`meters-disagree`", "sampled power and the energy counter of a part are more than 10 % apart"),
     ("`step-oom`, `step-timeout`, `step-crashed`, `step-error`", "how a step or a pass ended; earlier steps are kept"),
     ("`attribution`", "a row whose module is shared, called from elsewhere, or computed again by a checkpoint"),
     ("`shared-parameter`", "a parameter that several modules hold"),

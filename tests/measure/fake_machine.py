@@ -70,6 +70,7 @@ class FakeNvml:
 
     def __init__(self, *energy_mj: int | None, pids: tuple[int, ...] = (), reasons: int = 0) -> None:
         self.energy_mj, self.pids, self.reasons = list(energy_mj), pids, reasons
+        self.power_mw: list[int | None] = [100_000] * len(energy_mj)
 
     def nvmlInit(self) -> None:
         pass
@@ -85,6 +86,12 @@ class FakeNvml:
         if energy is None:
             raise self.NVMLError("Not Supported")
         return energy
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+        power = self.power_mw[handle]
+        if power is None:
+            raise self.NVMLError("Not Supported")
+        return power
 
     def nvmlSystemGetDriverVersion(self) -> bytes:
         return b"580.1"

@@ -1,10 +1,13 @@
 """`measure` and `race` through their public names, on workloads whose times are known."""
 
+import math
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,7 +137,27 @@ def test_rounds_that_are_had_are_not_taken_again_and_a_repetition_that_is_owed_i
     assert found.rounds == (*hot, *taken)
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": 0}, {"precision": -1}, {"max_values": 5, "min_values": 10}])
-def test_a_plan_that_cannot_be_followed_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(stopwav.StopwavError, match=next(iter(wrong))):
-        Plan(**wrong)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"rounds": 0}, "plan: rounds=0 must be greater than 0; leave it out for 3"),
+        ({"rounds": 2.5}, "plan: rounds=2.5 is not a whole number; leave it out for 3"),
+        ({"rounds": True}, "plan: rounds=True is not a whole number"),
+        ({"precision": -1}, "plan: precision=-1 must be greater than 0; leave it out for 0.02"),
+        ({"max_values_s": math.inf}, "plan: max_values_s=inf is not a finite number; leave it out for 20.0"),
+        ({"max_values_s": "20"}, "plan: max_values_s='20' is not a finite number"),
+        ({"max_values_s": None}, "plan: max_values_s=None is not a finite number"),
+        ({"time_limit_s": math.nan}, "plan: time_limit_s=nan is not a finite number; leave it out for 300.0"),
+        ({"min_values_s": -0.1}, "plan: min_values_s=-0.1 must be 0 or more; leave it out for 1.0"),
+        ({"warmup_s": math.inf}, "plan: warmup_s=inf is not a finite number"),
+        ({"memory_limit_bytes": 0}, "plan: memory_limit_bytes=0 must be greater than 0; leave it out for None"),
+        ({"max_values": 5, "min_values": 10}, "plan: max_values=5 is below min_values=10; raise it or lower"),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(stopwav.StopwavError, match=re.escape(told)):
+        Plan(**wrong)
+
+
+def test_a_plan_may_do_without_warm_up_and_limits() -> None:
+    Plan(warmup_s=0, min_values_s=0, seed=-1, memory_limit_bytes=None, energy=True)

@@ -104,6 +104,20 @@ def test_every_number_is_the_one_on_paper(
         assert text in table
 
 
+@pytest.mark.parametrize(("track", "kind"), [("stages", "stage"), ("modules", "module")])
+def test_a_track_drawn_over_the_threads_is_no_thread(tmp_path: Path, track: str, kind: str) -> None:
+    """The call [0, 100] holds its encoder [0, 60]; the operators below them take 50 + 30, and that is all the time."""
+    drawn = [span("call", 0, 100, kind, track), span("encoder", 0, 60, kind, track)]
+    write(tmp_path / "trace.json", [span("addmm", 0, 50), span("copy", 60, 30), *drawn])
+    found = stopwav.analyse(tmp_path, report=False)
+    assert {one.name: round(1e6 * one.self_s, 6) for one in found.operators} == {"addmm": 50, "copy": 30}
+    own = {one.name: (round(1e6 * one.self_s, 6), round(1e6 * one.total_s, 6)) for one in found.stages}
+    assert own == {"encoder": (60, 60), "call": (40, 100)}
+    # Shares are of the time of the table that they stand in.
+    table = str(found)
+    assert all(text in table for text in ("62.5%", "37.5%", "60.0%", "40.0%"))
+
+
 def test_files_are_added_up_and_one_file_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     one = write(tmp_path / "below" / "one.json", [span("a", 0, 2)])

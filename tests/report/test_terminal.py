@@ -14,7 +14,7 @@ from stored_runs import FAILURES, HOSTILE, REAL, found_in
 
 from stopwav.errors import Caution
 from stopwav.record import Result
-from stopwav.report.latency_table import SECTIONS, print_latency
+from stopwav.report.latency_table import SECTIONS, print_latency, reasons_of
 from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
@@ -188,3 +188,26 @@ def test_numbers_stand_below_each_other() -> None:
     _, found = found_in(REAL)
     lines = [line.rstrip() for line in printed(found).splitlines() if line.startswith("   ") and "[" in line]
     assert len({len(line) for line in lines}) <= 2  # with or without an interval in the last column
+
+
+def test_reasons_that_differ_in_a_count_alone_are_one_line() -> None:
+    _, found = found_in(REAL)
+    notes = {
+        "word_latency_p50": ("no interval: as good as 4 independent events, needs 6", "within 1.5 s"),
+        "word_latency_p95": ("no interval: as good as 15 independent events, needs 72", "needs 72 events, has 47"),
+        "chunk_lag_p95": ("no interval: as good as 47 independent events, needs 72", "needs 72 events, has 47"),
+        "chunk_lag_p99": ("no interval: as good as 93 independent events, needs 368", "within 2.5 s"),
+    }
+    results = [
+        replace(one, metrics={name: Estimate(1.0, note=told[at]) for name, told in notes.items()})
+        for at, one in enumerate(found)
+    ]
+    assert reasons_of(results) == {
+        "no interval: as good as 4 independent events, needs 6": ["a word appears, P50"],
+        "no interval: as good as 15–47 independent events, needs 72": ["a word appears, P95", "chunk lag, P95, ms"],
+        "no interval: as good as 93 independent events, needs 368": ["chunk lag, P99, ms"],
+        "needs 72 events, has 47": ["a word appears, P95", "chunk lag, P95, ms"],
+        # No counts, but quantities: they are left as they are.
+        "within 1.5 s": ["a word appears, P50"],
+        "within 2.5 s": ["chunk lag, P99, ms"],
+    }

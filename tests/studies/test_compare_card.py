@@ -183,6 +183,54 @@ def test_without_a_whole_the_part_that_works_is_compared_and_named(tmp_path: Pat
     assert one.metrics["energy_per_utterance_gross"].note.startswith("no meter for cpu and cuda alike")
 
 
+def both_readings(
+    tmp_path: Path, share: float, *, window_s: float = 2.0, grain: dict[str, object] | None = None
+) -> Record:
+    """A GPU whose sampled power adds up to such a share of what its counter says."""
+    pieces = energy_pieces({name: {"gpu": 300.0} for name in ("a", "b")}, call_s=window_s / 4)
+    for piece in pieces:
+        for window in piece.data["windows"]:
+            window["sampled_joules"] = {"gpu": share * window["joules"]["gpu"]}
+    data = {"source": "NVML", "missing": [], "grains": {} if grain is None else {"gpu": grain}}
+    infos = {name: info(name, device="cuda") for name in ("a", "b")}
+    options = {"frames": [100], "energy": True, "rounds": 3, "samples": 6, "infos": infos}
+    return made_up(tmp_path, twice, more=[Piece(key=["meters"], status="ok", data=data), *pieces], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("share", "window_s", "doubted"),
+    [(1.0, 2.0, False), (0.91, 2.0, False), (1.09, 2.0, False), (0.85, 2.0, True), (1.2, 2.0, True), (0.5, 1.0, False)],
+)
+def test_sampled_power_is_held_against_the_counter(
+    share: float, window_s: float, doubted: bool, tmp_path: Path
+) -> None:
+    """More than a tenth apart is a caution; a window of a second is too short to say (b's are twice as long)."""
+    one, _ = (one for one in stopwav.results(both_readings(tmp_path, share, window_s=window_s)) if "of" in one.params)
+    assert one.params["of"] == "a"
+    assert one.metrics["sampled_to_counter"].value == pytest.approx(share)
+    told = [warning.message for warning in one.warnings if warning.code == "meters-disagree"]
+    assert len(told) == doubted
+    assert all(f"{100 * share:.0f} % of what its counter says" in message for message in told)
+
+
+def test_how_finely_the_counter_counts_is_told_beside_its_numbers(tmp_path: Path) -> None:
+    grain = {"step_j": 7.74, "interval_s": 0.1004, "note": "seen in 10 steps while idle"}
+    record = both_readings(tmp_path, 0.98, grain=grain)
+    one, _ = (one for one in stopwav.results(record) if "of" in one.params)
+    assert (one.metrics["counter_step"].value, one.metrics["counter_interval"].value) == (7.74, 0.1004)
+    printed = " ".join(command("report", record.path).stdout.split())
+    assert "energy: gpu by bench (steps of 7.7 J or more, every 100 ms)" in printed
+    assert "sampled / counted* 0.98" in printed
+
+
+def test_a_counter_alone_is_said_to_have_no_second_reading(tmp_path: Path) -> None:
+    record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
+    one, _ = (one for one in stopwav.results(record) if one.params["kind"] == "length")
+    for metric in ("sampled_to_counter", "sampled_to_counter_gpu"):
+        assert one.metrics[metric].value is None
+        assert one.metrics[metric].note == "gpu: no second reading"
+
+
 def test_no_meter_is_said_with_the_reason_and_the_rest_is_measured(tmp_path: Path) -> None:
     meters = Piece(key=["meters"], status="ok", data={"source": None, "missing": ["RAPL: none here"]})
     record = made_up(tmp_path, twice, frames=[100], energy=True, more=[meters])

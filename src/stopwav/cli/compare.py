@@ -54,11 +54,12 @@ def compare(
     """Which of these models should I ship: parameters, operations, latency, energy and word errors side by side."""
     import sys
 
+    from stopwav.cli.forecast_line import with_forecast
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.studies.compare import compare as measure
 
     with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
-        record = measure(
+        record = with_forecast(measure)(
             engines,
             frames=[_whole(part) for part in frames.split(",")],
             samples=samples,

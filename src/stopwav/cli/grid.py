@@ -60,6 +60,7 @@ def grid(
     """Is it real-time, and does it fit: real-time factor and peak memory over duration × batch size."""
     import sys
 
+    from stopwav.cli.forecast_line import with_forecast
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.studies.grid import grid as run
 
@@ -73,7 +74,7 @@ def grid(
         **_recipe(engine, context),
     }
     with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
-        record = run(
+        record = with_forecast(run)(
             **arguments,
             device=device,
             frontier=frontier,

@@ -131,6 +131,7 @@ def _exit_code(codes: list[int]) -> int:
 
 def _check(file: Path, cells: list[Cell], *, as_json: bool) -> int:
     """Print what would be run and how long it may take; the exit code says whether it can be."""
+    from stopwav.cli.forecast_line import about
     from stopwav.cli.output import EXIT_UNUSABLE
     from stopwav.studies.forecast import forecast
 
@@ -141,7 +142,7 @@ def _check(file: Path, cells: list[Cell], *, as_json: bool) -> int:
     else:
         for number, (cell, one) in enumerate(zip(cells, forecasts, strict=True), start=1):
             _print_check(number, cell, one)
-        print(f"{len(cells)} run{'s' if len(cells) > 1 else ''}, {_about(_total(forecasts))} in all; nothing was run")
+        print(f"{len(cells)} run{'s' if len(cells) > 1 else ''}, {about(_total(forecasts))} in all; nothing was run")
     return EXIT_UNUSABLE if any(one.problems for one in forecasts) else 0
 
 
@@ -158,10 +159,11 @@ def _check_to_json(cell: Cell, one: Forecast) -> dict[str, Any]:
 
 
 def _print_check(number: int, cell: Cell, one: Forecast) -> None:
+    from stopwav.cli.forecast_line import about
     from stopwav.report.plain import plain
     from stopwav.studies.catalogue import flag_of
 
-    print(f"{number}. {cell.study}, {_about(one.seconds)}  ({plain(cell.where)})")
+    print(f"{number}. {cell.study}, {about(one.seconds)}  ({plain(cell.where)})")
     for name, value in cell.settings.model_dump(mode="json", exclude_defaults=True).items():
         for item in value if isinstance(value, list) and name == "engines" else [value]:
             print(f"     {flag_of(name)}: {plain(str(item))}")
@@ -174,15 +176,6 @@ def _print_check(number: int, cell: Cell, one: Forecast) -> None:
 def _total(forecasts: list[Forecast]) -> float | None:
     known = [one.seconds for one in forecasts if one.seconds is not None]
     return sum(known) if len(known) == len(forecasts) else None
-
-
-def _about(seconds: float | None) -> str:
-    """A time as a person says it: no more digits than a guess has."""
-    if seconds is None:
-        return "time unknown"
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
 
 
 def _print_json(fields: dict[str, Any]) -> None:

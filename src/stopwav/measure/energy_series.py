@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from stopwav.measure.energy import IDLE_NAP_S, IDLE_S, MIN_WINDOW_S, Timekeeper, Window, take_window
 from stopwav.measure.meters import Meter, NoMeter
+from stopwav.measure.power_log import PowerLog, sampled_power
 
 # Most meters that log to a file do so once a second: ten readings a window.
 EXTERNAL_WINDOW_S = 10.0
@@ -19,13 +20,18 @@ PRECISION = 0.05
 
 @dataclass(frozen=True)
 class WindowEnergy:
-    """One window: when it began, in seconds since 1970, how long it was, and the joules of each part, or why none."""
+    """One window: when it began, in seconds since 1970, how long it was, and the joules of each part, or why none.
+
+    Beside what the counters say stands what sampled power adds up to, or why it does not.
+    """
 
     begin_s: float
     seconds: float
     iterations: int
     joules: Mapping[str, float] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    sampled_joules: Mapping[str, float] = field(default_factory=dict)
+    unsampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def end_s(self) -> float:
@@ -61,13 +67,28 @@ def work_windows(
     the mean is known, so the time is filled.
     """
     windows: list[WindowEnergy] = []
-    begin_s = clock.perf_counter()
-    while len(windows) < MIN_WINDOWS or not (
-        clock.perf_counter() - begin_s >= time_s or _is_known([_per_iteration(one) for one in windows], precision)
-    ):
-        window = take_window(call, meter, max(MIN_WINDOW_S, meter.min_window_s), clock)
-        windows.append(_energy(window, clock, epoch_s))
-    return windows
+    opened_s: list[float] = []
+    with sampled_power(meter, clock) as power:
+        while len(windows) < MIN_WINDOWS or not (
+            sum(one.seconds for one in windows) >= time_s
+            or _is_known([_per_iteration(one) for one in windows], precision)
+        ):
+            window = take_window(call, meter, max(MIN_WINDOW_S, meter.min_window_s), clock)
+            windows.append(_energy(window, clock, epoch_s))
+            opened_s.append(window.opened_s)
+    return [_with_sampled(window, power, begin_s) for window, begin_s in zip(windows, opened_s, strict=True)]
+
+
+def _with_sampled(window: WindowEnergy, power: PowerLog, begin_s: float) -> WindowEnergy:
+    """The window, with what sampled power adds up to between its ends; it began then by the clock of the samples."""
+    joules, missing = {}, {}
+    for part in power.meter.parts:
+        found_j, why = power.joules(part, begin_s, begin_s + window.seconds)
+        if found_j is None:
+            missing[part] = why
+        else:
+            joules[part] = found_j
+    return replace(window, sampled_joules=joules, unsampled=missing)
 
 
 def _energy(window: Window, clock: Timekeeper, epoch_s: Callable[[], float]) -> WindowEnergy:

@@ -44,6 +44,11 @@ class MeterLog:
                 f"the meter log has {count} readings in a window of {end_s - begin_s:.1f} s, needs {MIN_READINGS}; "
                 "let the meter log more often"
             )
+        return self.integral(begin_s, end_s)
+
+    def integral(self, begin_s: float, end_s: float) -> float:
+        """Joules between two moments that the log covers, whatever its gaps."""
+        first, last = bisect_right(self.times_s, begin_s), bisect_left(self.times_s, end_s)
         inside = [(self.times_s[index], self.watts[index]) for index in range(first, last)]
         points = [(begin_s, self._watts_at(begin_s)), *inside, (end_s, self._watts_at(end_s))]
         return sum((t1 - t0) * (w0 + w1) / 2 for (t0, w0), (t1, w1) in pairwise(points))

@@ -30,6 +30,8 @@ class Counter:
     part: str
     read_uj: Callable[[], int]  # raises OSError, with the reason, where it cannot be read any more
     range_uj: int | None = None
+    # The power now, in watts, where the hardware tells it too: a second reading to check the counter by; raises alike.
+    read_w: Callable[[], float] | None = None
 
     def spent_uj(self, before_uj: int, after_uj: int) -> int | None:
         """Microjoules between two readings less than one range apart, or None when the counter went back."""
@@ -109,7 +111,7 @@ def nvml_meter(nvml: Nvml | NoNvml) -> Meter | NoMeter:
     counters, reason = [], "no GPU answers"
     names = _gpu_names(nvml)
     for index, handle in handles(nvml):
-        counter = Counter(name := names[index], _nvml_reader(nvml, handle))
+        counter = Counter(name := names[index], _nvml_reader(nvml, handle), read_w=_nvml_power_reader(nvml, handle))
         try:
             counter.read_uj()
         except OSError as error:
@@ -215,3 +217,15 @@ def _nvml_reader(nvml: Nvml, handle: Any) -> Callable[[], int]:
             raise OSError(str(error)) from error
 
     return read_uj
+
+
+def _nvml_power_reader(nvml: Nvml, handle: Any) -> Callable[[], float]:
+    """A reader of one GPU's power, in watts."""
+
+    def read_w() -> float:
+        try:
+            return int(nvml.nvmlDeviceGetPowerUsage(handle)) / 1000  # mW to W
+        except nvml.NVMLError as error:
+            raise OSError(str(error)) from error
+
+    return read_w

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import isfinite
 
 from stopwav.errors import StopwavError
+
+_WHOLE = ("rounds", "min_values", "max_values", "seed", "memory_limit_bytes")
+# A round may do without a warm-up, and stop as soon as it has its values.
+_MAY_BE_ZERO = ("warmup_s", "min_values_s")
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,20 @@ class Plan:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            free = field.name in ("energy", "seed", "warmup_s", "min_values_s") or value is None
-            if not free and not value > 0:
-                raise StopwavError(f"plan: {field.name}={value!r} must be greater than 0")
+            if field.name == "energy" or (value is None and field.default is None):
+                continue
+            whole = field.name in _WHOLE
+            number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            if not number or (isinstance(value, float) and not isfinite(value)):
+                kind = "a whole number" if whole else "a finite number"
+                raise StopwavError(f"plan: {field.name}={value!r} is not {kind}; leave it out for {field.default!r}")
+            if field.name != "seed" and (value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO)):
+                least = "0 or more" if field.name in _MAY_BE_ZERO else "greater than 0"
+                raise StopwavError(f"plan: {field.name}={value!r} must be {least}; leave it out for {field.default!r}")
         if self.max_values < self.min_values:
-            raise StopwavError(f"plan: max_values={self.max_values} is below min_values={self.min_values}")
+            raise StopwavError(
+                f"plan: max_values={self.max_values} is below min_values={self.min_values}; raise it or lower the other"
+            )
 
 
 QUICK = Plan(rounds=1)

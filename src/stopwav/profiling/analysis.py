@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.profiling.lane import busy_us, own_times
+from stopwav.profiling.lane import Lane, busy_us, own_times
 from stopwav.profiling.trace_file import BrokenTrace, read_events
 from stopwav.profiling.trace_tally import TraceTally
 
@@ -74,7 +74,8 @@ class SkippedTrace:
 class TraceAnalysis:
     """What the traces of a folder say; operators by their own time and kernels by theirs, longest first.
 
-    Times under a profiler say which part is large, not how long it takes without one.
+    Stages (of a grid's call, or modules of a step) lie over the operators on a track of their own: the same time seen
+    again, and no part of theirs. Times under a profiler say which part is large, not how long it takes without one.
     """
 
     folder: str
@@ -85,6 +86,7 @@ class TraceAnalysis:
     devices: tuple[DeviceUse, ...]
     memory: tuple[MemoryTimeline, ...]
     notes: tuple[str, ...] = ()
+    stages: tuple[Operator, ...] = ()
 
     @property
     def idle_share(self) -> float | None:
@@ -140,7 +142,8 @@ def _trace_files(folder: Path) -> list[Path]:
 
 
 def _analysis(folder: str, tallies: dict[str, TraceTally], skipped: tuple[SkippedTrace, ...]) -> TraceAnalysis:
-    operators, astray = _operators(tallies.values())
+    operators, astray = _operators((tally, tally.threads.values()) for tally in tallies.values())
+    stages, _ = _operators((tally, tally.tracks.values()) for tally in tallies.values())
     return TraceAnalysis(
         folder=folder,
         files=tuple(tallies),
@@ -150,16 +153,17 @@ def _analysis(folder: str, tallies: dict[str, TraceTally], skipped: tuple[Skippe
         devices=tuple(_device_use(tallies)),
         memory=tuple(_timelines(tallies)),
         notes=tuple(_notes(tallies, astray)),
+        stages=stages,
     )
 
 
-def _operators(tallies: Iterable[TraceTally]) -> tuple[tuple[Operator, ...], int]:
-    """All operators, and how many spans lie across others instead of inside them."""
+def _operators(tallies: Iterable[tuple[TraceTally, Iterable[Lane]]]) -> tuple[tuple[Operator, ...], int]:
+    """All operators in these lanes, and how many spans lie across others instead of inside them."""
     sums: dict[tuple[str, str], list[float]] = {}
     astray = 0
-    for tally in tallies:
+    for tally, lanes in tallies:
         keys = list(tally.names)
-        for lane in tally.threads.values():
+        for lane in lanes:
             for own in own_times(lane):
                 total = sums.setdefault(keys[own.name], [0, 0.0, 0.0])
                 total[0] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stopwav.profiling.analysis import TraceAnalysis
+from stopwav.profiling.analysis import Operator, TraceAnalysis
 from stopwav.report.numbers import DASH, format_bytes
 from stopwav.report.sheet import Section, Sheet, format_seconds
 
@@ -15,15 +15,17 @@ LONGEST_NAME = 60
 
 
 def trace_sheet(found: TraceAnalysis) -> Sheet:
-    """The sheet: operators by their own time, kernels, devices and their idle share, memory."""
+    """The sheet: operators and stages by their own time, kernels, devices and their idle share, memory."""
     return Sheet(tuple(_sections(found)), tuple(_notes(found)))
 
 
 def _sections(found: TraceAnalysis) -> Iterator[Section]:
     count = f"{len(found.files)} trace{'' if len(found.files) == 1 else 's'}"
     title = f"{found.folder}: {count}, {len(found.skipped)} skipped"
-    headings = ("operator", "kind", "calls", "own time", "share", "with what is inside")
-    yield title, headings, _operator_rows(found)
+    headings = ("calls", "own time", "share", "with what is inside")
+    yield title, ("operator", "kind", *headings), _operator_rows(found.operators)
+    if found.stages:
+        yield "", ("stage", "kind", *headings), _operator_rows(found.stages)
     if found.kernels:
         yield "", ("kernel", "kind", "calls", "total", "share"), _kernel_rows(found)
     if found.devices:
@@ -45,13 +47,13 @@ def _sections(found: TraceAnalysis) -> Iterator[Section]:
         yield "", ("memory", "peak", "at"), memory
 
 
-def _operator_rows(found: TraceAnalysis) -> Sequence[Sequence[str]]:
-    whole_s = sum(one.self_s for one in found.operators)
+def _operator_rows(operators: Sequence[Operator]) -> Sequence[Sequence[str]]:
+    whole_s = sum(one.self_s for one in operators)
     rows: list[tuple[str, ...]] = [
         (_cut(one.name), one.kind, str(one.calls), *_time_and_share(one.self_s, whole_s), format_seconds(one.total_s))
-        for one in found.operators[:LISTED]
+        for one in operators[:LISTED]
     ]
-    if rest := found.operators[LISTED:]:
+    if rest := operators[LISTED:]:
         others = (str(sum(one.calls for one in rest)), *_time_and_share(sum(one.self_s for one in rest), whole_s))
         rows.append((f"{len(rest)} others", "", *others, ""))
     return rows

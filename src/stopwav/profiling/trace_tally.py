@@ -15,6 +15,8 @@ from stopwav.profiling.trace_file import Event
 DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 # Spans that lie over the others instead of among them: the profiler's own window, annotations drawn on the device.
 DRAWN_OVER = frozenset({"trace", "gpu_user_annotation", "overhead"})
+# Tracks that stopwav draws beside the threads, over the same time: the stages of a grid's call, the modules of a step.
+DRAWN_TRACKS = frozenset({"stages", "modules"})
 # c10's numbers of device types.
 _DEVICE_TYPES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps"}
 # Each step has a name of its own; together they are one line.
@@ -22,10 +24,11 @@ _STEP = re.compile(r"ProfilerStep\s*#\d+")
 
 
 class TraceTally:
-    """The spans of each thread and device, and the memory of each device, as a trace tells them."""
+    """The spans of each thread, drawn track and device, and the memory of each device, as a trace tells them."""
 
     def __init__(self) -> None:
         self.threads: dict[tuple[str, str], Lane] = {}
+        self.tracks: dict[tuple[str, str], Lane] = {}
         self.devices: dict[str, Lane] = {}
         self.memory: dict[str, tuple[array[float], array[float]]] = {}
         self.names: dict[tuple[str, str], int] = {}
@@ -68,7 +71,9 @@ class TraceTally:
             device = str(_arguments(event).get("device", event.get("pid", "")))
             self.devices.setdefault(device, Lane()).add(start_us, length_us, name)
         else:
-            self.threads.setdefault(_thread(event), Lane()).add(start_us, length_us, name)
+            thread = _thread(event)
+            lanes = self.tracks if thread[1] in DRAWN_TRACKS else self.threads
+            lanes.setdefault(thread, Lane()).add(start_us, length_us, name)
 
     def _add_end(self, event: Event, at_us: float) -> None:
         """A span in two events: its begin waits for the next end in its thread."""

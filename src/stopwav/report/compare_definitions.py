@@ -51,6 +51,11 @@ ENERGY = {
     "energy_per_audio_s_net": _joules("energy per second of audio, net", "The same less what idling takes."),
     "mean_power": Definition("mean power", "W", "Joules of a window / its seconds, while the work repeats."),
     "idle_power": Definition("idle power", "W", "The same while the loaded engine has nothing to do."),
+    "sampled_to_counter": _plain(
+        "sampled / counted", "Joules that sampled power adds up to / joules by the counter, over the same windows."
+    ),
+    "counter_step": _joules("smallest step of the counter", "The least by which the counter was seen to advance."),
+    "counter_interval": _seconds("time between steps", "How often the counter was seen to advance; the median."),
 }
 
 # In the order in which a reader meets them.

@@ -50,6 +50,7 @@ LINES = (
     Line("J / s of audio, net", "energy_per_audio_s_net", decimals=3),
     Line("power, W*", "mean_power", at_length=True),
     Line("idle power, W*", "idle_power", at_length=True),
+    Line("sampled / counted*", "sampled_to_counter", at_length=True),
     Line("WER, percent", "wer", 100),
 )
 _COUNTS = ("parameters", "trainable_parameters", "multiply_adds", "operations_per_s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ MOST_WITH_INTERVALS = 2
 MOST_COLUMNS = 4
 # A heading folded to less would be read downwards.
 NARROWEST = 6
+# What the same reason may differ in, from line to line; what a percentile needs is a reason of its own.
+_COUNT = re.compile(r"(?<!needs )(?<!\.)\b\d{1,9}\b(?!\.\d)")
 # Six lines of a heading; engines are told apart by their settings, which stand at the end.
 LONGEST_NAME = 100
 
@@ -231,14 +234,23 @@ def _print_dashes(results: Sequence[Result], console: Console) -> None:
 
 
 def reasons_of(results: Sequence[Result]) -> dict[str, list[str]]:
-    """The notes on numbers and intervals that are missing from the table, each with the lines it is about."""
-    reasons: dict[str, dict[str, None]] = {}
+    """Why numbers and intervals are missing from the table, each reason once with the lines it is about."""
+    reasons: dict[str, tuple[list[str], dict[str, None]]] = {}
     for _, rows in lines_of(results):
         for row in rows:
             for estimate in (result.metrics.get(row.metric) for result in results):
                 if estimate is not None and _is_missed(estimate, row):
-                    reasons.setdefault(estimate.note, {})[row.label] = None
-    return {note: list(labels) for note, labels in reasons.items()}
+                    notes, labels = reasons.setdefault(_COUNT.sub("#", estimate.note), ([], {}))
+                    notes.append(estimate.note)
+                    labels[row.label] = None
+    return {_merged(notes): list(labels) for notes, labels in reasons.values()}
+
+
+def _merged(notes: Sequence[str]) -> str:
+    """Notes that differ in counts alone as one, with the range of each count."""
+    counts = zip(*([int(count) for count in _COUNT.findall(note)] for note in notes), strict=True)
+    ranges = iter([str(low) if low == high else f"{low}–{high}" for low, high in ((min(c), max(c)) for c in counts)])
+    return _COUNT.sub(lambda _: next(ranges), notes[0])
 
 
 def _is_missed(estimate: Estimate, row: Row) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from stopwav.errors import StopwavError
 from stopwav.measure.energy_series import WindowEnergy, whole_joules
+from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog, read_meter_log
 from stopwav.record import Record
 from stopwav.stats import Estimate, summarise_rounds
-from stopwav.studies.compare_pieces import EnergyRun, Entrant, meter_log_of, meters_of
+from stopwav.studies.compare_pieces import EnergyRun, Entrant, grains_of, meter_log_of, meters_of
 from stopwav.studies.compare_runner import FRAME_S
+from stopwav.studies.second_reading import agreement, grain_metrics
 
 EXTERNAL = "external meter"
 TOTAL = "total"
@@ -33,6 +35,8 @@ class Energy:
     log: MeterLog | None = None
     # What is wrong with the external meter's log, where one was named.
     log_fault: str = ""
+    # How finely the counter of each part counts, as far as it was looked at.
+    grains: Mapping[str, Grain] = field(default_factory=dict)
 
 
 def energy_of(record: Record, sides: Sequence[Entrant]) -> Energy | None:
@@ -40,32 +44,34 @@ def energy_of(record: Record, sides: Sequence[Entrant]) -> Energy | None:
     if not record.header.spec["energy"]:
         return None
     log, fault = _log(record)
-    meters = meters_of(record)
+    meters, grains = meters_of(record), grains_of(record)
     runs = [run for side in sides for taken in side.energy.values() for run in taken]
     found = list(dict.fromkeys(part for run in runs for window in run.windows for part in window.joules))
     if log is not None:
-        return Energy(EXTERNAL, (EXTERNAL, *found), "", log)
+        return Energy(EXTERNAL, (EXTERNAL, *found), "", log, grains=grains)
     if not runs:
         missing = "not measured yet" if meters is None else "; ".join(meters["missing"])
         return Energy(None, (), f"{NO_METER}: {fault or missing}", None, fault)
     if all(whole_joules(window.joules, run.whole) is not None for run in runs for window in run.windows):
-        return Energy(TOTAL, (TOTAL, *found), "", None, fault)
+        return Energy(TOTAL, (TOTAL, *found), "", None, fault, grains)
     devices = {str(side.info.get("device", "cpu")) for side in sides if side.energy}
     part = _part_of(devices, found)
     why = (
         "" if part else f"{NO_METER} for {' and '.join(sorted(devices))} alike; parts that have one: {found or 'none'}"
     )
-    return Energy(part, tuple(found), why, None, fault)
+    return Energy(part, tuple(found), why, None, fault, grains)
 
 
 def energy_metrics(energy: Energy, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
     """The energy of one input of one engine: of the part that is compared and, where there are others, of each."""
     if energy.part is None:
-        return _missing(energy.reason, "")
-    found = _of_part(energy, energy.part, runs, frames, "")
-    for part in energy.parts:
-        if part != energy.part:
-            found |= _of_part(energy, part, runs, frames, f"_{part.replace(' ', '_')}")
+        return _missing(energy.reason)
+    found: dict[str, Estimate] = {}
+    for part in dict.fromkeys((energy.part, *energy.parts)):
+        one = _of_part(energy, part, runs, frames) | grain_metrics(energy.grains.get(part))
+        one["sampled_to_counter"] = agreement(runs, runs[0].whole if runs and part == TOTAL else (part,))
+        suffix = "" if part == energy.part else f"_{part.replace(' ', '_')}"
+        found |= {f"{name}{suffix}": estimate for name, estimate in one.items()}
     return found
 
 
@@ -98,7 +104,7 @@ def whole_energy(energy: Energy, side: Entrant) -> dict[str, Estimate]:
             continue
         rounds = set.intersection(*(set(one) for one in by_length))
         values = [[sum(one[index] for one in by_length) / audio_s] for index in rounds]
-        found[name] = _labelled(summarise_rounds(values, "J"), energy.part, next(iter(side.energy.values())))
+        found[name] = _labelled(summarise_rounds(values, "J"), energy, energy.part, next(iter(side.energy.values())))
     return found
 
 
@@ -122,7 +128,7 @@ def _part_of(devices: set[str], parts: Sequence[str]) -> str | None:
     return next((part for part in wanted if part in parts), None)
 
 
-def _of_part(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int, suffix: str) -> dict[str, Estimate]:
+def _of_part(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
     audio_s = frames * FRAME_S
     try:
         gross = [_gross(energy, part, run) for run in runs]
@@ -130,9 +136,9 @@ def _of_part(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int, 
         power = [[_joules(energy, part, run, w) / w.seconds for w in run.windows] for run in runs]
         idle = [[_idle_w(energy, part, run)] for run in runs]
     except StopwavError as error:
-        return _missing(str(error), suffix)
+        return _missing(str(error))
     if not runs:
-        return _missing("nothing was measured", suffix)
+        return _missing("nothing was measured")
     values = {
         "energy_per_utterance_gross": (gross, "J"),
         "energy_per_utterance_net": (net, "J"),
@@ -141,10 +147,10 @@ def _of_part(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int, 
         "mean_power": (power, "W"),
         "idle_power": (idle, "W"),
     }
-    return {f"{name}{suffix}": _labelled(summarise_rounds(v, unit), part, runs) for name, (v, unit) in values.items()}
+    return {name: _labelled(summarise_rounds(v, unit), energy, part, runs) for name, (v, unit) in values.items()}
 
 
-def _missing(reason: str, suffix: str) -> dict[str, Estimate]:
+def _missing(reason: str) -> dict[str, Estimate]:
     units = {
         "energy_per_utterance_gross": "J",
         "energy_per_utterance_net": "J",
@@ -153,7 +159,7 @@ def _missing(reason: str, suffix: str) -> dict[str, Estimate]:
         "mean_power": "W",
         "idle_power": "W",
     }
-    return {f"{name}{suffix}": Estimate(None, unit=unit, note=reason) for name, unit in units.items()}
+    return {name: Estimate(None, unit=unit, note=reason) for name, unit in units.items()}
 
 
 def _gross(energy: Energy, part: str, run: EnergyRun) -> list[float]:
@@ -183,8 +189,11 @@ def _joules(energy: Energy, part: str, run: EnergyRun, window: WindowEnergy) -> 
     return joules
 
 
-def _labelled(estimate: Estimate, part: str, runs: Sequence[EnergyRun]) -> Estimate:
-    """The estimate, with the part that it is about and what metered it in its note."""
+def _labelled(estimate: Estimate, energy: Energy, part: str, runs: Sequence[EnergyRun]) -> Estimate:
+    """The estimate, with the part that it is about, what metered it, and how finely, in its note."""
     label = part if part == EXTERNAL else f"{part} by {runs[0].source}"
+    grain = energy.grains.get(part)
+    if grain is not None and grain.step_j is not None and grain.interval_s is not None:
+        label += f" (steps of {grain.step_j:.2g} J or more, every {1e3 * grain.interval_s:.3g} ms)"
     note = "; ".join(filter(None, (label, estimate.note)))
     return Estimate(estimate.value, estimate.low, estimate.high, estimate.n, estimate.unit, note)

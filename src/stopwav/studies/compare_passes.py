@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stopwav.errors import StopwavError
+from stopwav.measure.grain import find_grains
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.meters import NoMeter, find_meters
 from stopwav.measure.plan import Plan
@@ -64,7 +65,8 @@ def take_meters(spec: CompareSpec, record: Record) -> bool:
     if tuple(METERS) not in record:
         missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
         source = None if isinstance(joined, NoMeter) else joined.source
-        record.append(Piece(key=METERS, status="ok", data={"source": source, "missing": missing}))
+        grains = {part: asdict(grain) for part, grain in find_grains(meters).items()}
+        record.append(Piece(key=METERS, status="ok", data={"source": source, "missing": missing, "grains": grains}))
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)
 
 

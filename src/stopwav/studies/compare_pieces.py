@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stopwav.measure.energy_series import WindowEnergy
+from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Piece, Record
@@ -87,6 +88,12 @@ def meter_log_of(record: Record) -> MeterLog | None:
 def meters_of(record: Record) -> Mapping[str, Any] | None:
     """Which meters the machine had, where it was looked for them."""
     return next((piece.data for piece in record.pieces if piece.key == METERS), None)
+
+
+def grains_of(record: Record) -> dict[str, Grain]:
+    """How finely the counter of each metered part counts, where it was looked at."""
+    found = (meters_of(record) or {}).get("grains", {})
+    return {part: Grain(**grain) for part, grain in found.items()}
 
 
 def windows_span(record: Record) -> tuple[float, float] | None:

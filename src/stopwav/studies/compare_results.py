@@ -19,6 +19,7 @@ from stopwav.studies.grid_laws import Axis, coefficients, held_out
 from stopwav.studies.grid_results import inverse, scaled
 from stopwav.studies.latency import engine_names
 from stopwav.studies.operations import FLOPS_PER_MULTIPLY_ADD
+from stopwav.studies.second_reading import disagreements
 
 NOT_TOLD = "not told: neither a torch model nor a count by the engine"
 _NO_TOKENS = "the engine does not say"
@@ -137,11 +138,11 @@ def _length_result(run: _Run, side: Entrant, frames: int) -> Result:
     metrics["emitted_tokens"] = Estimate(None, note=_NO_TOKENS) if emitted is None else _count(emitted)
     metrics["multiply_adds"] = count
     metrics["operations_per_s"] = _rate(count, latency)
+    metered = side.energy.get(frames, [])
     if run.energy is not None:
-        metered = side.energy.get(frames, [])
         metrics |= energy_metrics(run.energy, metered, frames)
         params["meters"] = [{"source": one.source, "tick_s": one.tick_s} for one in metered[:1]]
-    return Result(name, params, "ok", metrics, measured.cautions)
+    return Result(name, params, "ok", metrics, (*measured.cautions, *disagreements(metered)))
 
 
 def _device_latency(side: Entrant, frames: int) -> dict[str, Estimate]:

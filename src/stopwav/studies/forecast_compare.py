@@ -21,7 +21,9 @@ from stopwav.studies.forecast_latency import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIE
 
 def guess_compare(settings: Any) -> tuple[float, list[str]]:
     """Seconds, and their basis: of each engine the rounds of every length, the inputs, and energy."""
-    spec = CompareSpec(**{name: getattr(settings, name) for name in CompareSpec.model_fields})
+    named = {name: getattr(settings, name) for name in CompareSpec.model_fields}
+    # As in the study itself, the log of a meter asks for energy.
+    spec = CompareSpec(**{**named, "energy": settings.energy or settings.meter_csv is not None})
     plan = plan_of(spec)
     _, mean_s, _ = lengths_of(load_corpus(spec.corpus), None)
     total_s, assumed = 0.0, []
