@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from stopwav.engines.conformer_hybrid import ConformerHybrid
-from stopwav.engines.lstm_hybrid import LstmHybrid
+from stopwav.engines.hybrid_recogniser import HybridRecogniser
 from stopwav.engines.protocol import Engine, StreamingEngine
-from stopwav.engines.registry import make
+from stopwav.engines.registry import available, is_streaming, make
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import WallClock
 from stopwav.speech.audio import Audio, load
@@ -39,33 +38,33 @@ def audios() -> list[Audio]:
 
 
 @pytest.fixture(scope="module")
-def lstm() -> LstmHybrid:
+def lstm() -> HybridRecogniser:
     made = make("lstm-hybrid,beam=3")
-    assert isinstance(made, LstmHybrid)
+    assert isinstance(made, HybridRecogniser)
     return made
 
 
 @pytest.mark.parametrize("how", ["ctc_weight=0", "ctc_weight=0.3", "ctc_weight=1", "ctc_weight=1,beam=1"])
 def test_a_batch_has_the_texts_of_one_by_one(how: str, audios: list[Audio]) -> None:
     engine = make(f"lstm-hybrid,beam=3,{how}")
-    assert isinstance(engine, LstmHybrid)
+    assert isinstance(engine, HybridRecogniser)
     together = engine.transcribe(audios)
     assert engine.emitted_tokens == [len(text.split()) for text in together]
     assert [engine.transcribe([audio])[0] for audio in audios] == together
 
 
-def test_random_texts_are_as_long_as_speech(lstm: LstmHybrid, audios: list[Audio]) -> None:
+def test_random_texts_are_as_long_as_speech(lstm: HybridRecogniser, audios: list[Audio]) -> None:
     # 25 frames a second, where one that is begun counts.
     frames = [-(-(1 + len(audio.samples) // 160) // 4) for audio in audios]
     lstm.transcribe(audios)
     assert lstm.emitted_tokens == [int(15 / 25 * count) for count in frames]
     shorter = make("lstm-hybrid,beam=3,max_len_ratio=0.1")
-    assert isinstance(shorter, LstmHybrid)
+    assert isinstance(shorter, HybridRecogniser)
     shorter.transcribe(audios)
     assert shorter.emitted_tokens == [int(0.1 * count) for count in frames]
 
 
-def test_the_engine_says_what_it_is(lstm: LstmHybrid) -> None:
+def test_the_engine_says_what_it_is(lstm: HybridRecogniser) -> None:
     info = lstm.info
     assert (info.name, info.model, info.precision, info.device) == ("lstm-hybrid", "random weights", "float32", "cpu")
     assert info.parameters == 8_248_145 == sum(one.numel() for one in lstm.network.parameters())
@@ -75,10 +74,12 @@ def test_the_engine_says_what_it_is(lstm: LstmHybrid) -> None:
     assert "0.6 tokens per encoder frame" in info.notes[0]
     assert isinstance(lstm, Engine)
     assert not isinstance(lstm, StreamingEngine)
+    hybrids = [listed for listed in available() if listed.name.endswith("-hybrid")]
+    assert [is_streaming(listed) for listed in hybrids] == [False, False]
     assert not make("lstm-hybrid,ctc_weight=1,beam=1").info.data_dependent
 
 
-def test_the_stages_are_marked(lstm: LstmHybrid, audios: list[Audio]) -> None:
+def test_the_stages_are_marked(lstm: HybridRecogniser, audios: list[Audio]) -> None:
     timing = WallClock().time(lambda: lstm.transcribe(audios[2:]))
     assert [span.path for span in timing.spans] == ["features", "encoder", "search", "post"]
 
@@ -92,21 +93,21 @@ def test_the_seed_draws_the_weights(audios: list[Audio]) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_fewer_bits_decode_too(dtype: str, audios: list[Audio]) -> None:
     engine = make(f"lstm-hybrid,beam=2,dtype={dtype},max_len_ratio=0.1")
-    assert isinstance(engine, LstmHybrid)
+    assert isinstance(engine, HybridRecogniser)
     assert engine.info.precision == dtype
     assert engine.transcribe(audios[2:])
     assert engine.emitted_tokens == [1]
 
 
 @pytest.mark.parametrize("length", [0, 1, 160, 257])
-def test_a_very_short_utterance_is_no_crash(lstm: LstmHybrid, length: int) -> None:
+def test_a_very_short_utterance_is_no_crash(lstm: HybridRecogniser, length: int) -> None:
     lstm.transcribe([Audio(np.zeros(length, np.float32), 16_000)])
     assert len(lstm.emitted_tokens) == 1
 
 
 def test_the_conformer_decodes_and_names_an_utterance_too_long_for_it(audios: list[Audio]) -> None:
     engine = make("conformer-hybrid,beam=2")
-    assert isinstance(engine, ConformerHybrid)
+    assert isinstance(engine, HybridRecogniser)
     assert engine.info.parameters == 116_146_960
     texts = engine.transcribe([audios[2], Audio(np.zeros(300, np.float32), 16_000)])
     assert engine.emitted_tokens == [int(0.14 * 14), 1]
@@ -168,7 +169,7 @@ def test_a_checkpoint_gives_the_texts_of_the_network_it_came_from(
     audios: list[Audio], tokens: Path, tmp_path: Path
 ) -> None:
     random = make("lstm-hybrid,ctc_weight=1,seed=3")
-    assert isinstance(random, LstmHybrid)
+    assert isinstance(random, HybridRecogniser)
     torch.save(random.network.state_dict(), tmp_path / "model.pt")
     trained = make(f"lstm-hybrid:{tmp_path / 'model.pt'},tokenizer={tokens},ctc_weight=1")
     assert not trained.info.untrained
@@ -209,7 +210,7 @@ def test_espnets_checkpoint_brings_its_names_and_its_statistics(
     audios: list[Audio], tokens: Path, tmp_path: Path
 ) -> None:
     random = make("lstm-hybrid,seed=3")
-    assert isinstance(random, LstmHybrid)
+    assert isinstance(random, HybridRecogniser)
     path = tmp_path / "valid.acc.ave.pth"
     theirs = in_espnets_names(random.network)
     statistics = {"normalize.mean": torch.full((80,), -9.0).double(), "normalize.std": torch.full((80,), 4.0).double()}
@@ -232,7 +233,7 @@ def test_espnets_checkpoint_brings_its_names_and_its_statistics(
 
 def test_a_checkpoint_that_does_not_fit_is_refused(tokens: Path, tmp_path: Path) -> None:
     random = make("lstm-hybrid")
-    assert isinstance(random, LstmHybrid)
+    assert isinstance(random, HybridRecogniser)
     path = tmp_path / "model.pt"
     tensors = random.network.state_dict()
     torch.save(tensors, path)

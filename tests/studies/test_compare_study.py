@@ -88,6 +88,10 @@ def test_engines_take_turns_and_the_inputs_are_dealt_out_over_the_rounds(tmp_pat
     ]  # fmt: skip
     lengths = [piece.key for piece in record.pieces if piece.key[0] == "length"]
     assert len(lengths) == 8
+    corpus = record.header.corpus
+    assert [one["id"] for one in corpus["utterances"]] == corpus["inputs"]
+    # Of the whole corpus, however few of it are taken.
+    assert corpus["digest"] == bundled_corpus().digest
     assert all(lengths[index][3] == lengths[index + 1][3] for index in range(0, 8, 2))
 
 

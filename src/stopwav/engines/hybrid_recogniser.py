@@ -1,9 +1,10 @@
-"""What the two hybrid engines share: a network from a seed or a checkpoint, and a batch through its stages."""
+"""The two hybrid engines: a network from a seed or a checkpoint, and a batch through its stages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,17 +35,33 @@ class Family:
 
 
 FAMILIES = (
+    # 12 blocks, CTC, and a Transformer decoder over 5,000 pieces.
     # Word pieces in read speech: 3 to 4 a second (LibriSpeech with 4,096 of them: about 3.3).
     Family("conformer-hybrid", ConformerShape(), 3.5 / 25),
+    # Four bidirectional layers, CTC, and an LSTM decoder over 27 characters.
     # Letters and spaces in read speech: 14 to 17 a second.
     Family("lstm-hybrid", LstmShape(), 15 / 25),
 )
 
 
 class HybridRecogniser:
-    """A family with its options, loaded and ready."""
+    """The engine `NAME[:CHECKPOINT,tokenizer=TOKENS][,ctc_weight=0.3][,beam=10][,device=cuda]…` of a family's name."""
 
-    def __init__(self, engine: str, options: HybridOptions) -> None:
+    def __init__(
+        self,
+        engine: str,
+        source: str | None = None,
+        tokenizer: str | None = None,
+        names: str | None = None,
+        stats: str | None = None,
+        ctc_weight: float = 0.3,
+        beam: int = 10,
+        max_len_ratio: float | None = None,
+        device: str = "cpu",
+        dtype: str = "float32",
+        seed: int = 0,
+    ) -> None:
+        options = HybridOptions(source, tokenizer, names, stats, ctc_weight, beam, max_len_ratio, device, dtype, seed)
         options.check(engine)
         if options.device == "cpu":
             keep_off_tiles()
@@ -55,6 +72,7 @@ class HybridRecogniser:
         self.network, statistics = _network(family, options)
         self.network.to(self._device, getattr(torch, options.dtype))
         self._features = Fbank(statistics)
+        # How many tokens each text of the last batch has: it decides the time that searching takes.
         self.emitted_tokens: list[int] = []
         self.info = EngineInfo(
             name=engine,
@@ -108,6 +126,11 @@ class HybridRecogniser:
         """Wait for the device at the end of a stage, so that each stage holds its own work and no other's."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+
+# What the registry names.
+conformer_hybrid = partial(HybridRecogniser, "conformer-hybrid")
+lstm_hybrid = partial(HybridRecogniser, "lstm-hybrid")
 
 
 def _network(family: Family, options: HybridOptions) -> tuple[Hybrid, Statistics | None]:

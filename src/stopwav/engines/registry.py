@@ -64,14 +64,14 @@ BUILT_IN = (
     ),
     Listed(
         "conformer-hybrid",
-        "stopwav.engines.conformer_hybrid:ConformerHybrid",
+        "stopwav.engines.hybrid_recogniser:conformer_hybrid",
         "torch",
         "pip install 'stopwav[torch]'",
         "Conformer with CTC and attention, 116 M parameters; random weights without a checkpoint",
     ),
     Listed(
         "lstm-hybrid",
-        "stopwav.engines.lstm_hybrid:LstmHybrid",
+        "stopwav.engines.hybrid_recogniser:lstm_hybrid",
         "torch",
         "pip install 'stopwav[torch]'",
         "LSTM with CTC and attention, 8 M parameters; random weights without a checkpoint",
@@ -192,6 +192,8 @@ def is_streaming(listed: Listed) -> bool | None:
         maker = getattr(importlib.import_module(module), attribute)
     except Exception:  # a third party's module may fail in any way; the list is printed all the same
         return None
+    if isinstance(maker, partial):  # one class for several names
+        maker = maker.func
     return hasattr(maker, "open") if isinstance(maker, type) else None
 
 

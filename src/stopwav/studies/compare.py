@@ -25,7 +25,7 @@ from stopwav.studies.compare_pieces import length_place
 from stopwav.studies.compare_runner import LengthWorkload
 from stopwav.studies.compare_side import Side, device_of
 from stopwav.studies.expectation import parse_expectation
-from stopwav.studies.latency import engine_names, utterance_from_json, utterance_to_json
+from stopwav.studies.latency import corpus_to_json, engine_names, utterance_from_json
 from stopwav.studies.recorded_rounds import take_round
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
@@ -172,11 +172,7 @@ def _header(spec: CompareSpec) -> Header:
         spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
         corpus={
-            "name": corpus.name,
-            "digest": corpus.digest,
-            "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
-            "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
-            "utterances": [utterance_to_json(one) for one in {one.id: one for one in inputs}.values()],
+            **corpus_to_json(corpus, {one.id: one for one in inputs}.values()),
             # In the order in which they are taken, some again and again where the corpus has fewer.
             "inputs": [one.id for one in inputs],
         },

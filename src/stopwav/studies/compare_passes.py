@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from stopwav.record import Piece, Record
 from stopwav.studies.compare_pieces import METER_LOG, METERS, windows_span
 from stopwav.studies.compare_runner import EngineRunner
 from stopwav.studies.compare_side import device_of
-from stopwav.studies.contender import LOAD_LIMIT_S
+from stopwav.studies.engine_process import LOAD_LIMIT_S
 
 if TYPE_CHECKING:
     from stopwav.studies.compare import CompareSpec
@@ -25,23 +24,14 @@ if TYPE_CHECKING:
 
 def take_model(spec: CompareSpec, record: Record, name: str, engine: str) -> None:
     """Record what the engine is, its parameters, and its operations at each length; what fails is recorded too."""
-    asked: list[tuple[list[str | int], Callable[[FreshProcess], Outcome]]] = [
-        (["model", name], lambda process: process.call("describe", spec.depth, time_limit_s=spec.time_limit_s))
-    ]
+    asked: list[tuple[list[str | int], str, tuple[int, ...]]] = [(["model", name], "describe", (spec.depth,))]
     for frames in spec.frames:
-        arguments = (frames, spec.depth, spec.seed)
-        asked.append(
-            (
-                ["operations", name, frames],
-                lambda process, arguments=arguments: process.call(  # type: ignore[misc]
-                    "operations", *arguments, time_limit_s=spec.time_limit_s
-                ),
-            )
-        )
-    missing = [(key, ask) for key, ask in asked if tuple(key) not in record]
+        asked.append((["operations", name, frames], "operations", (frames, spec.depth, spec.seed)))
     process: FreshProcess | None = None
     try:
-        for key, ask in missing:
+        for key, method, arguments in asked:
+            if tuple(key) in record:
+                continue
             outcome = Outcome("ok")
             # It may have died of a length; the next one has a new process.
             if process is None or not process.alive:
@@ -49,10 +39,11 @@ def take_model(spec: CompareSpec, record: Record, name: str, engine: str) -> Non
                     process.close()
                 process = FreshProcess(EngineRunner, engine, device_of(engine))
                 outcome = process.start(LOAD_LIMIT_S)
-            _append(record, key, ask(process) if outcome.ok else outcome)
             if not outcome.ok:
                 # What did not load once will not the next time: the lengths pass says so too.
+                _append(record, key, outcome)
                 return
+            _append(record, key, process.call(method, *arguments, time_limit_s=spec.time_limit_s))
     finally:
         if process is not None:
             process.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,13 +121,7 @@ def _header(spec: LatencySpec, corpus: Corpus) -> Header:
         "latency",
         spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
-        corpus={
-            "name": corpus.name,
-            "digest": corpus.digest,
-            "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
-            "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
-            "utterances": [utterance_to_json(utterance) for utterance in corpus.utterances],
-        },
+        corpus=corpus_to_json(corpus, corpus.utterances),
     )
 
 
@@ -166,7 +160,18 @@ def engine_names(engines: list[str]) -> list[str]:
     return names
 
 
-def utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+def corpus_to_json(corpus: Corpus, taken: Iterable[Utterance]) -> dict[str, Any]:
+    """The corpus as the header of a run holds it: the digest is of all its utterances, and those taken are listed."""
+    return {
+        "name": corpus.name,
+        "digest": corpus.digest,
+        "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
+        "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
+        "utterances": [_utterance_to_json(utterance) for utterance in taken],
+    }
+
+
+def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
     """The utterance as the header of a run holds it."""
     return {
         "id": utterance.id,
