@@ -79,7 +79,8 @@ def test_mark_stages() -> None:
     parts = {path: float(ms) for path, ms in re.findall(r"^  (\S+) +([\d.]+) ms", printed, re.MULTILINE)}
     assert list(parts) == ["features", "inference", "inference/layer"]
     assert parts["inference/layer"] <= parts["inference"]
-    assert parts["features"] + parts["inference"] <= total + 0.02
+    # Call by call they add up to less than the call; their medians need not, and each is below that of the call.
+    assert max(parts.values()) <= total + 0.01
 
 
 def test_profile_a_function() -> None:

@@ -8,7 +8,7 @@ from compare_runs import whole
 import stopwav
 from stopwav.report.page import Section, render_page
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 
 HOSTILE = "one</script><script>window.pwned=1</script><img/src=x/onerror='window.pwned=2'>"
 

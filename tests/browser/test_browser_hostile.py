@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_run
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 
 SCRIPT = "</script><script>window.pwned=1</script>"
 IMAGE = "\"><img/src=x/onerror='window.pwned=2'>"

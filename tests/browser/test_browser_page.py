@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 
 # For each piece of text that can be seen, its contrast to what it stands on, by the formula of WCAG 2.
 CONTRASTS = """

@@ -10,7 +10,7 @@ import stopwav
 from stopwav.report.page import Section, render_page
 from stopwav.studies.step_results import step_view
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 
 WIDTHS = """
 const icicle = [...document.querySelectorAll('.plot')].find((plot) => plot.ariaLabel === 'Where the step goes');

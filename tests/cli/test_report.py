@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Done
+from command_line import command as stopwav
 
 DATA = Path(__file__).parent.parent / "data"
 REAL = DATA / "latency-real.jsonl"
@@ -20,12 +22,14 @@ FAILURES = DATA / "latency-failures.jsonl"
 MakeCorpus = Callable[..., Path]
 
 
-def stopwav(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_its_own_process(*arguments: object, **environment: str) -> Done:
+    """What a command does where Python itself reads the environment."""
     command = [sys.executable, "-m", "stopwav", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1", **environment})
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1", **environment})
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
-def latency(corpus: Path, save: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def latency(corpus: Path, save: Path, *arguments: object) -> Done:
     places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick")
     return stopwav("latency", "fake", *places, *arguments)
 
@@ -40,7 +44,7 @@ def browser(folder: Path, code: int = 0) -> str:
 
 def test_several_runs_are_printed_one_after_the_other() -> None:
     done = stopwav("report", REAL, FAILURES)
-    assert done.returncode == 1  # streams were lost in the second
+    assert done.code == 1  # streams were lost in the second
     first, _, second = done.stdout.partition(f"run file: {REAL}")
     assert "moonshine" in first
     assert "flaky.py:Never" in second
@@ -78,7 +82,7 @@ def test_markdown_csv_and_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--markdown", "--csv"])
 def test_a_terminal_that_knows_no_unicode_gets_the_whole_document(option: str) -> None:
-    done = stopwav("report", FAILURES, option, PYTHONIOENCODING="ascii")
+    done = in_its_own_process("report", FAILURES, option, PYTHONIOENCODING="ascii")
     assert "Traceback" not in done.stderr
     assert "flaky.py:Never" in done.stdout
 
@@ -86,7 +90,7 @@ def test_a_terminal_that_knows_no_unicode_gets_the_whole_document(option: str) -
 def test_open_starts_the_browser_with_the_page(tmp_path: Path) -> None:
     run = tmp_path / "my run.jsonl"
     run.write_bytes(FAILURES.read_bytes())
-    done = stopwav("report", run, "--open", BROWSER=browser(tmp_path))
+    done = in_its_own_process("report", run, "--open", BROWSER=browser(tmp_path))
     assert "Traceback" not in done.stderr
     page = tmp_path / "my run.html"
     assert page.is_file()
@@ -95,7 +99,8 @@ def test_open_starts_the_browser_with_the_page(tmp_path: Path) -> None:
 
 def test_a_browser_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = stopwav("report", FAILURES, "--open", "--html", page, BROWSER=str(tmp_path / "nothing"), PATH="", DISPLAY="")
+    nothing = {"BROWSER": str(tmp_path / "nothing"), "PATH": "", "DISPLAY": ""}
+    done = in_its_own_process("report", FAILURES, "--open", "--html", page, **nothing)
     assert f"open {page} yourself" in done.stderr
     assert "Traceback" not in done.stderr
     assert page.is_file()
@@ -119,7 +124,7 @@ def test_an_error_is_one_line_and_harms_nothing(arguments: tuple[str, ...], said
     run = tmp_path / "run.jsonl"
     run.write_bytes(FAILURES.read_bytes())
     done = stopwav("report", run, *(str(run) if one == "RUN" else one for one in arguments))
-    assert done.returncode == 2
+    assert done.code == 2
     assert done.stdout == ""
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -133,7 +138,7 @@ def test_a_run_that_makes_no_sense_is_an_error_in_one_line(tmp_path: Path) -> No
     run = tmp_path / "run.jsonl"
     run.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = stopwav("report", run)
-    assert done.returncode == 2
+    assert done.code == 2
     assert "cannot make sense of (KeyError: 'trace')" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -176,7 +181,7 @@ def test_a_page_that_cannot_be_written_loses_nothing(
 
 def test_charts_are_written_and_shown_in_the_markdown(tmp_path: Path) -> None:
     done = stopwav("report", REAL, "--charts", tmp_path / "my charts", "--markdown")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     vectors = sorted((tmp_path / "my charts").glob("*.svg"))
     assert vectors
     for path in vectors:

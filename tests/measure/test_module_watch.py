@@ -291,10 +291,14 @@ def test_spinning_modules_get_their_shares_back_within_three_percent() -> None:
         model, lambda _: (torch.ones(2, 3), None), lambda y, _: y.sum(), torch.optim.SGD(model.parameters())
     )
     run_step(job, 0, PhaseWatch(timer))
-    with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
-        timer.begin()
-        run_step(job, 0, watch)
-        found = timer.end()
+    steps = []
+    for _ in range(3):
+        with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
+            timer.begin()
+            run_step(job, 0, watch)
+            steps.append(timer.end())
+    # The one in which the machine did least beside it.
+    found = min(steps, key=lambda one: one.wall_s)
     whole = sum(sum(pair) for pair in costs.values())
     for path, (forward_s, backward_s) in costs.items():
         assert found.parts[path, "forward"].wall_s / found.wall_s == pytest.approx(forward_s / whole, abs=0.03)

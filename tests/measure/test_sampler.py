@@ -9,8 +9,6 @@ from stopwav.measure.clock import FakeClock
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MAX_WARMUP_CALLS, choose_loops, sample, warm_up
 
-pytestmark = pytest.mark.alone
-
 
 class Scripted:
     """A call that takes the scripted times, one after the other, on a fake clock."""

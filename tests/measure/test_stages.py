@@ -1,28 +1,29 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
 import stopwav
 from stopwav.measure.clock import FakeClock, WallClock
 
-pytestmark = pytest.mark.alone
 
-
+@pytest.mark.alone
 def test_a_stage_nobody_measures_costs_under_a_microsecond() -> None:
-    def best_of(repeats: int) -> float:
-        count = 20_000
-        best = float("inf")
-        for _ in range(repeats):
-            start = time.perf_counter()
-            for _ in range(count):
-                with stopwav.stage("x"):
-                    pass
-            best = min(best, (time.perf_counter() - start) / count)
-        return best
+    def once(context: Callable[[str], AbstractContextManager[object]], count: int = 1000) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            with context("x"):
+                pass
+        return (time.perf_counter() - start) / count
 
-    assert best_of(5) < 1e-6
+    # The best of many short ones, in turn with a context that does nothing: where that one takes longer than it does
+    # on a quiet machine, everything does.
+    taken = [(once(stopwav.stage), once(nullcontext)) for _ in range(200)]
+    stage_s, nothing_s = (min(times) for times in zip(*taken, strict=True))
+    assert stage_s < 1e-6 * max(1.0, nothing_s / 0.3e-6)
 
 
 def test_stages_nest_repeat_and_add_up() -> None:

@@ -99,11 +99,11 @@ def test_a_block_of_known_size_comes_back_within_two_percent() -> None:
 
         @stopwav.profile(report=False)
         def inner():
-            np.ones(64 * 2**20, dtype=np.uint8)
+            np.ones(256 * 2**20, dtype=np.uint8)
 
         @stopwav.profile(report=False)
         def outer():
-            np.ones(96 * 2**20, dtype=np.uint8)
+            np.ones(384 * 2**20, dtype=np.uint8)
             inner()
 
         outer()
@@ -114,6 +114,6 @@ def test_a_block_of_known_size_comes_back_within_two_percent() -> None:
     )
     # Each block is let go at once: the outer peak is its own, and the inner call does not hide it.
     assert json.loads(done.stdout) == [
-        [pytest.approx(64 * MIB, rel=0.02), True],
-        [pytest.approx(96 * MIB, rel=0.02), True],
+        [pytest.approx(256 * MIB, rel=0.02), True],
+        [pytest.approx(384 * MIB, rel=0.02), True],
     ]

@@ -242,13 +242,14 @@ def test_watching_hides_no_stage_from_whoever_measures_around_it() -> None:
 
 def test_a_spin_comes_back_as_long_as_it_was() -> None:
     @stopwav.profile(report=False)
-    def work() -> None:
-        spin(0.005)
+    def work() -> int:
+        return spin(0.005)
 
-    for _ in range(20):
-        work()
-    # The shortest of several: a shared machine may take the processor away in any one of them.
-    assert 0.005 <= min(seen(work).walls_s) < 0.005 * 1.01 + 50e-6
+    told_s = [work() / 1e9 for _ in range(20)]
+    # What a spin took it says itself. The least of several: the machine may do other things between the two clocks.
+    over_s = [wall_s - truth_s for wall_s, truth_s in zip(seen(work).walls_s, told_s, strict=True)]
+    assert min(seen(work).walls_s) >= 0.005
+    assert 0 <= min(over_s) < 50e-6
 
 
 @pytest.mark.parametrize("memory", [True, False])
@@ -298,7 +299,7 @@ def test_inside_a_round_of_stopwavs_own_the_marks_of_memory_are_left_alone() -> 
         return 1
 
     def call() -> None:
-        bytearray(b"x") * (64 * 2**20)  # let go at once: only the mark knows of it
+        bytearray(b"x") * (256 * 2**20)  # let go at once: only the mark knows of it
         small()
 
     plan = stopwav.Plan(rounds=1, warmup_s=0.0, min_values_s=0.0, max_values_s=0.1)
@@ -308,5 +309,5 @@ def test_inside_a_round_of_stopwavs_own_the_marks_of_memory_are_left_alone() -> 
     assert taken.memory is not None
     if taken.memory.method != EXACT:
         pytest.skip("the peak mark cannot be reset on this machine")
-    assert taken.memory.over_baseline_bytes == pytest.approx(64 * 2**20, rel=0.02)
+    assert taken.memory.over_baseline_bytes == pytest.approx(256 * 2**20, rel=0.02)
     assert seen(small).calls == 0  # this process did not call it

@@ -1,16 +1,14 @@
 """The history of a folder: a chart per metric, points that lead to their reports, and machines kept apart."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from command_line import command as stopwav
 from hypothesis import given
 from hypothesis import strategies as st
 from stored_runs import FAILURES, HOSTILE, REAL, changed, renamed
@@ -75,12 +73,6 @@ def past(paths: list[Path]) -> list[PastRun]:
     return [PastRun(record, results(record), f"./{record.path.stem}.html") for record in records]
 
 
-def stopwav(*arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "stopwav", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
-
-
 def placeholders(folder: Path) -> None:
     """Pages where those of the runs belong, so that a test need not wait for real ones."""
     for path in folder.glob("*.jsonl"):
@@ -90,7 +82,7 @@ def placeholders(folder: Path) -> None:
 def test_the_page_has_a_chart_per_metric_and_every_point_leads_to_its_report(folder: Path) -> None:
     placeholders(folder)
     done = stopwav("history", folder)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     assert f"page: {folder / 'history.html'}" in done.stderr
     html = (folder / "history.html").read_text()
     page = Seen(html)
@@ -148,7 +140,7 @@ def test_runs_stand_in_the_order_of_time(folder: Path) -> None:
 def test_a_page_elsewhere_still_leads_to_the_reports(folder: Path) -> None:
     placeholders(folder)
     target = folder / "site" / "deep" / "index.html"
-    assert stopwav("history", folder, "--html", target).returncode == 0
+    assert stopwav("history", folder, "--html", target).code == 0
     addresses = [one["href"] or "" for one in Seen(target.read_text()).of("a")]
     assert addresses
     for address in addresses:
@@ -157,7 +149,7 @@ def test_a_page_elsewhere_still_leads_to_the_reports(folder: Path) -> None:
 
 def test_pages_that_are_missing_are_made(tmp_path: Path) -> None:
     run = changed(FAILURES, tmp_path / "run.jsonl", at("2026-01-01T00:00:00Z"))
-    assert stopwav("history", tmp_path).returncode == 0
+    assert stopwav("history", tmp_path).code == 0
     assert run.with_suffix(".html").read_text().startswith("<!doctype html>")
 
 
@@ -180,7 +172,7 @@ def test_hostile_names_are_text(hostile: str, tmp_path: Path) -> None:
 )
 def test_an_error_is_one_line(make: Any, said: str, tmp_path: Path) -> None:
     done = stopwav("history", make(tmp_path))
-    assert done.returncode == 2
+    assert done.code == 2
     assert done.stdout == ""
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

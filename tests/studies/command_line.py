@@ -1,6 +1,7 @@
 """The command line called in this process: starting Python for each command would take most of the tests' time."""
 
 import io
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ class Done:
     stderr: str
 
 
-def command(*arguments: object) -> Done:
-    """What `stopwav ARGUMENTS…` does."""
+def command(*arguments: object, **environment: str) -> Done:
+    """What `stopwav ARGUMENTS…` does, with these variables in its environment."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with patch.object(sys, "argv", ["stopwav", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
+    named = patch.object(sys, "argv", ["stopwav", *map(str, arguments)])
+    with named, patch.dict(os.environ, environment), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
         except SystemExit as end:

@@ -100,6 +100,10 @@ ENGINES = """
 """
 
 
+# Each hang costs it once. A stream that does not hang takes a hundredth.
+LIMIT_S = 3.0
+
+
 @pytest.fixture
 def engines(tmp_path: Path) -> Path:
     path = tmp_path / "my_engines.py"
@@ -115,7 +119,7 @@ def engines(tmp_path: Path) -> Path:
         ("Words", "error", "the engine returned 'just a string' where a list of Hypothesis"),
         ("Crashes", "crashed", "crashed (SIGSEGV)"),
         ("Hungry", "oom", "MemoryError"),
-        ("Hangs", "timeout", "no answer within 1 s; killed"),
+        ("Hangs", "timeout", f"no answer within {LIMIT_S:g} s; killed"),
         ("Loads", "error", "the engine did not load: RuntimeError: weights are missing"),
         ("Deaf", "error", "does not stream"),
         ("Nothing", "error", "Nothing has no `info`"),
@@ -124,12 +128,12 @@ def engines(tmp_path: Path) -> Path:
 def test_a_broken_engine_is_a_result_and_the_other_is_measured(
     tiny_corpus: MakeCorpus, tmp_path: Path, engines: Path, name: str, status: str, said: str
 ) -> None:
-    record = run([f"{engines}:{name}", "fake"], tiny_corpus(count=4), tmp_path, time_limit_s=1.0)
+    record = run([f"{engines}:{name}", "fake"], tiny_corpus(count=2), tmp_path, time_limit_s=LIMIT_S)
     broken, good = results(record)
     assert broken.status == status
     assert said in broken.warnings[0].message
     assert good.status == "ok"
-    assert good.params["utterances"] == 4
+    assert good.params["utterances"] == 2
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,7 @@ def test_one_bad_utterance_costs_only_itself(
     corpus = tiny_corpus(count=5)
     long = np.zeros(16_000, dtype=np.float32)
     soundfile.write(corpus / "u002.wav", long, 16_000)
-    record = run(f"{engines}:{name}", corpus, tmp_path, time_limit_s=1.0)
+    record = run(f"{engines}:{name}", corpus, tmp_path, time_limit_s=LIMIT_S)
     statuses = {str(piece.key[3]): piece.status for piece in record.pieces if piece.key[0] == "stream"}
     assert statuses == {f"u{k:03d}": status if k == 2 else "ok" for k in range(5)}
     (result,) = results(record)
@@ -170,7 +174,7 @@ def test_a_stage_of_the_users_own_cannot_be_taken_for_another_metric(
 ) -> None:
     (result,) = results(run(f"{engines}:Marks", tiny_corpus(count=4), tmp_path))
     assert result.metrics["queue_p50"].value == 0
-    assert result.metrics["stage_queue_p50"].value == pytest.approx(0.01, rel=0.5)
+    assert 0.01 <= result.metrics["stage_queue_p50"].value < 0.5  # type: ignore[operator]
 
 
 def test_muddled_text_is_kept_and_counted_as_wrong(tiny_corpus: MakeCorpus, tmp_path: Path, engines: Path) -> None:

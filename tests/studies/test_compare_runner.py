@@ -34,8 +34,8 @@ def test_windows_for_an_external_meter_have_wall_clock_times(tmp_path: Path) -> 
     moments = [(one["begin_s"], one["begin_s"] + one["seconds"]) for one in (data["idle"], *data["windows"])]
     assert len(moments) >= 4
     assert begin_s <= moments[0][0]
-    assert all(end <= after + 1e-3 for (_, end), (after, _) in pairwise(moments))
-    assert moments[-1][1] <= time.time() + 1e-3
+    assert all(end <= after + 0.02 for (_, end), (after, _) in pairwise(moments))
+    assert moments[-1][1] <= time.time() + 0.02
     for window in data["windows"]:
         assert window["seconds"] >= 0.05
         assert window["iterations"] >= 1

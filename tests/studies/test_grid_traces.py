@@ -42,21 +42,22 @@ def codes(record: Record) -> list[set[str]]:
 
 
 def test_a_torch_engine_leaves_a_trace_of_operators_and_stages_per_cell(tmp_path: Path) -> None:
-    record = run(torch_engine(tmp_path), tmp_path, durations=[0.5, 1], batch_sizes=[1, 2], traces=True)
+    record = run(torch_engine(tmp_path), tmp_path, durations=[0.5], batch_sizes=[1, 2], traces=True)
     traces = traces_of(record)
-    assert set(traces) == {"0.5s-x1", "0.5s-x2", "1s-x1", "1s-x2"}
+    assert set(traces) == {"0.5s-x1", "0.5s-x2"}
     for trace in traces.values():
         named = {event["name"]: event for event in trace["traceEvents"] if event["ph"] == "X"}
         call, inner, product = named["transcribe"], named["inference"], named["aten::matmul"]
         assert call["ts"] <= inner["ts"]
-        # Two clocks, both of the time of day, read by two libraries: they agree to a fraction of a millisecond.
-        assert inner["ts"] - 500 <= product["ts"] <= inner["ts"] + inner["dur"] + 500
+        # Two clocks, both of the time of day, read by two libraries: they agree to a fraction of a millisecond, unless
+        # the machine does something else while one is set by the other.
+        assert inner["ts"] - 50_000 <= product["ts"] <= inner["ts"] + inner["dur"] + 50_000
     found = stopwav.analyse(traces_folder(record), report=False)
     calls = {one.name: one.calls for one in found.operators}
-    assert (len(found.files), found.skipped, found.notes) == (4, (), ())
-    assert calls["aten::matmul"] == 4
+    assert (len(found.files), found.skipped, found.notes) == (2, (), ())
+    assert calls["aten::matmul"] == 2
     # The stages are the same time seen again: none of the operators'.
-    assert {one.name: one.calls for one in found.stages} == {"transcribe": 4, "inference": 4}
+    assert {one.name: one.calls for one in found.stages} == {"transcribe": 2, "inference": 2}
     assert not {"transcribe", "inference"} & calls.keys()
     assert not any(code.startswith("trace") for cell in codes(record) for code in cell)
 

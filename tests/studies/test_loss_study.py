@@ -23,22 +23,40 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """A run of losses of every kind: two are right, one of them in name only."""
     folder = tmp_path_factory.mktemp("losses")
     losses = ["torch", *(own(folder, name) for name in ("wrong", "wrong_gradient", "aborting", "raising", "random"))]
-    return run([*losses, "torchaudio", "warp-rnnt"], folder, rounds=2)
+    return run([*losses, "torchaudio", "warp-rnnt"], folder)
 
 
-def test_a_loss_that_is_right_is_measured_and_ranked(record: Record) -> None:
+@pytest.fixture(scope="module")
+def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """Two rounds of eight batches of one utterance: the longest, the last, is too much for one of the two losses."""
+    folder = tmp_path_factory.mktemp("rounds")
+    options = {"batch_size": [1], "batches": 8, "sort": "pairs", "memory_limit_gb": 4.0, "rounds": 2}
+    return run([own(folder, "hungry"), "torch"], folder, **options)
+
+
+def test_a_loss_that_is_right_is_measured(record: Record) -> None:
     one = by_loss(record)["torch"]
     assert one.status == "ok"
     assert one.params["right"] is True
-    assert one.metrics["rank"].value == 1
     assert one.metrics["deterministic"].value == 1
     assert (one.metrics["value_deviation"].value or 1) < 1e-5
     assert (one.metrics["gradient_deviation"].value or 1) < 1e-4
     parts = [one.metrics[name].value for name in (STEP, "forward_time", "backward_time")]
     assert all(part is not None and part > 0 for part in parts)
-    assert parts[0] >= 0.8 * (parts[1] + parts[2])  # type: ignore[operator]
+    # Value by value a step holds its parts, and so do the medians; those of the parts need not add up to it.
+    assert parts[0] >= max(parts[1:])  # type: ignore[type-var, operator]
     assert one.metrics["peak_host_over_inputs_bytes"].value is not None
     assert one.metrics["peak_allocated_bytes"].note == "no CUDA device"
+
+
+def test_the_losses_that_are_right_are_ranked_by_their_time_and_no_others(record: Record) -> None:
+    found = {name: one for name, one in by_loss(record).items() if one.status == "ok"}
+    right = [name for name, one in found.items() if one.params["right"]]
+    assert set(found) - set(right) == {"wrong", "wrong_gradient"}
+    assert {"torch", "random"} <= set(right)
+    # Some do the same: which of them is faster is the machine's to say.
+    by_time = sorted(right, key=lambda name: found[name].metrics[STEP].value or 0)
+    assert [found[name].metrics["rank"].value for name in by_time] == list(range(1, len(right) + 1))
 
 
 @pytest.mark.parametrize("name", ["wrong", "wrong_gradient"])
@@ -83,38 +101,37 @@ def test_a_loss_that_cannot_take_part_says_why(record: Record) -> None:
     assert found["warp-rnnt"].warnings[0].message == "runs on cuda only, and this is cpu"
 
 
-def test_every_loss_gets_the_same_batches_in_turn(record: Record) -> None:
-    steps = [piece.key for piece in record.pieces if piece.key[0] == "step"]
-    first = [key[2] for key in steps if key[1] == 0]
-    second = [key[2] for key in steps if key[1] == 1]
-    assert list(dict.fromkeys(second)) == list(dict.fromkeys(first))[::-1]
-    assert {key[4] for key in steps} == {0, 1}
-    (setting,) = record.header.corpus["settings"]
-    assert [len(batch["frames"]) for batch in setting["batches"]] == [2, 2]
+def test_every_loss_gets_the_same_batches_in_turn(two_rounds: Record) -> None:
+    steps = [piece.key for piece in two_rounds.pieces if piece.key[0] == "step"]
+    hungry, torch = two_rounds.header.spec["losses"]
+    expected = [(0, hungry), (0, torch), (1, torch), (1, hungry)]
+    assert [(key[1], key[2], key[4]) for key in steps] == [(*turn, batch) for turn in expected for batch in range(8)]
+    (setting,) = two_rounds.header.corpus["settings"]
+    assert [len(batch["frames"]) for batch in setting["batches"]] == [1] * 8
 
 
-def test_what_runs_out_of_memory_is_that_batchs_result(tmp_path: Path) -> None:
-    options = {"batch_size": [1], "batches": 8, "sort": "pairs", "memory_limit_gb": 4.0, "rounds": 2}
-    record = run([own(tmp_path, "hungry"), "torch"], tmp_path, **options)
-    found = by_loss(record)["hungry"]
+def test_what_runs_out_of_memory_is_that_batchs_result(two_rounds: Record) -> None:
+    found = by_loss(two_rounds)["hungry"]
     assert found.status == "ok"
     (oom,) = [warning.message for warning in found.warnings if warning.code == "loss-oom"]
     # The longest of the eight is the last.
     assert oom.startswith("1 of 8 batches, first batch 7")
     assert "7 batches; 1 more were not measured" in found.metrics[STEP].note
-    again = [piece.status for piece in record.pieces if piece.key[1:] == [1, found.params["loss"], "b1 v12", 7, 0]]
+    again = [piece.status for piece in two_rounds.pieces if piece.key[1:] == [1, found.params["loss"], "b1 v12", 7, 0]]
     assert again == ["skipped"]
-    assert "1 more" not in by_loss(record)["torch"].metrics[STEP].note
+    assert "1 more" not in by_loss(two_rounds)["torch"].metrics[STEP].note
 
 
 def test_settings_are_varied_and_the_largest_batch_is_found(tmp_path: Path) -> None:
-    record = run(["torch"], tmp_path, batch_size=[2, 4], vocab=[12, 24], batches=1, largest_batch=True)
+    # A limit of its own, as the default is what happens to be free.
+    options = {"batches": 1, "largest_batch": True, "memory_limit_gb": 8.0}
+    record = run(["torch"], tmp_path, batch_size=[4, 8], vocab=[12, 24], **options)
     results = stopwav.results(record)
-    assert [(one.params["batch_size"], one.params["vocab"]) for one in results] == [(2, 12), (2, 24), (4, 12), (4, 24)]
-    assert {one.name for one in results} == {f"torch (b{b} v{v})" for b in (2, 4) for v in (12, 24)}
+    assert [(one.params["batch_size"], one.params["vocab"]) for one in results] == [(4, 12), (4, 24), (8, 12), (8, 24)]
+    assert {one.name for one in results} == {f"torch (b{b} v{v})" for b in (4, 8) for v in (12, 24)}
     # All eight utterances fit.
     assert [piece.key[2:] for piece in record.pieces if piece.key[0] == "largest"] == [
-        [vocab, size] for vocab in (12, 24) for size in (2, 4, 8)
+        [vocab, size] for vocab in (12, 24) for size in (4, 8)
     ]
     assert {one.metrics["largest_batch"].value for one in results} == {8}
 

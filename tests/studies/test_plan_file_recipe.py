@@ -153,7 +153,7 @@ def test_a_recipe_is_told_from_an_engine_by_its_suffix() -> None:
     assert not is_recipe("my_engine.py:MyEngine")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=("Cs",))))
 def test_any_text_is_a_recipe_or_an_error_in_one_line(tmp_path: Path, text: str) -> None:
     for content in (text, f"{DIMENSIONS}{text}", f"{DIMENSIONS}example_audio: !ref {text}"):

@@ -1,0 +1,79 @@
+"""What only a GPU shows of the fused loss: its kernels on one, or interpreted or compiled as for one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fused_steps import HAS_CUDA, SHAPES, check_shape, interpreted, step, weights_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lattices import Batch, distance, draw, oracle
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")
+@settings(max_examples=40, deadline=None)
+@given(shape=SHAPES, chunk_cells=st.sampled_from([None, 1, 17, 64]))
+def test_any_shape_is_exact_on_a_gpu(shape: dict[str, Any], chunk_cells: int | None) -> None:
+    check_shape(("triton", "cuda"), shape, chunk_cells)
+
+
+@interpreted
+def test_cells_that_only_the_device_can_count_are_skipped() -> None:
+    # As with lengths on a GPU: the number of cells is not known to the host, and bounded by the padded sizes.
+    from stopwav.losses import packed
+    from stopwav.losses.job import Inputs, Job
+    from stopwav.losses.lengths import Lengths
+    from stopwav.losses.precision import Arithmetic
+
+    batch = draw(8, [(5, 1), (2, 3), (1, 0)])
+    truth, gradients = oracle(batch, weights_of(batch))
+    lengths = Lengths(torch.tensor(batch.frames), torch.tensor(batch.labels), on_host=None)
+    job = Job(batch.targets, lengths, 0, "tanh", 0.0, Arithmetic(torch.float64), 7)
+    inputs = Inputs(*(one.detach() for one in batch.inputs))
+    losses, kept = packed.losses(inputs, job)
+    found = packed.gradients(inputs, job, kept, weights_of(batch))
+    torch.testing.assert_close(losses, truth)
+    for one, true in zip((found.encodings, found.predictions, found.weight, found.bias), gradients, strict=True):
+        assert distance(one, true) < 1e-9
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")
+@pytest.mark.parametrize("lengths_on", ["cpu", "cuda"])
+def test_a_gpu_is_not_waited_for_and_any_stream_will_do(lengths_on: str) -> None:
+    batch = draw(8, [(50, 12), (20, 9), (1, 0)], symbols=30, width=24).to(torch.float32, "cuda")
+    expected = step(batch, ("triton", "cuda"), weights_of(batch), chunk_cells=200)
+    lengths = [torch.tensor(one, device=lengths_on) for one in (batch.frames, batch.labels)]
+    moved = Batch(batch.inputs, batch.targets.cuda(), *lengths, batch.blank)  # type: ignore[arg-type]
+    weights = weights_of(batch).cuda()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.cuda.stream(side):
+            found = step(moved, ("triton", "cuda"), weights, chunk_cells=200)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    torch.testing.assert_close(found[0], expected[0])
+    for one, other in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@interpreted
+def test_kernels_compile_for_a_gpu() -> None:
+    """Interpreting says nothing of types: Triton's compiler needs no GPU for an answer."""
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    script = Path(__file__).with_name("compile_kernels.py")
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["compiled"]
