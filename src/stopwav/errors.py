@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,3 +20,12 @@ class Caution:
 
     code: str
     message: str
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to do about a name that is not known: the one that it resembles, or all there are."""
+    import difflib
+
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"

@@ -144,10 +144,13 @@ def _uncommented(text: str, keys: list[str]) -> list[str]:
     return [line.replace("# ", "", 1) if line.startswith(settings) else line for line in text.splitlines()]
 
 
-def test_init_of_an_unknown_study_names_those_there_are(tmp_path: Path) -> None:
+def test_init_of_an_unknown_study_names_the_nearest_or_those_there_are(tmp_path: Path) -> None:
     done = stopwav(tmp_path, "init", "latncy")
     assert done.code == 2
-    assert "unknown study 'latncy': there are latency" in done.stderr
+    assert "unknown study 'latncy': did you mean 'latency'?" in done.stderr
+    done = stopwav(tmp_path, "init", "zzz")
+    assert done.code == 2
+    assert f"unknown study 'zzz': there are {', '.join(STUDIES)}" in done.stderr
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)

@@ -283,7 +283,9 @@ def test_a_saved_explanation_reads_the_same(tmp_path: Path) -> None:
 
 def test_the_page_has_the_table() -> None:
     record = explained_run({"half=true": {"slowdown": -0.5}, "<b>=1": {}}, unavailable={"gpu=1": "none <i>here</i>"})
-    html = render_page([Section(record, stopwav.results(record), latency_view(record), explained(record))])
+    html = render_page(
+        [Section(record, stopwav.results(record), {**latency_view(record), "explanation": explained(record)})]
+    )
     assert "What would help <bdi>engine</bdi>" in html
     assert "<bdi>half=true</bdi>" in html
     assert "&lt;b&gt;=1" in html

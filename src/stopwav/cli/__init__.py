@@ -62,7 +62,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def stopwav(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """The stopwatch for speech recognition: measures recognisers honestly."""

@@ -7,22 +7,19 @@ from typing import Annotated
 
 import typer
 
-from stopwav.cli.options import Corpus, Json, NoHtml
-from stopwav.errors import StopwavError
+from stopwav.cli import options
+from stopwav.report.detail import Detail
 
 
 def compare(
-    engines: Annotated[
-        list[str],
-        typer.Argument(metavar="ENGINE…", help="Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`."),
-    ],
+    engines: options.Engines,
     frames: Annotated[
         str, typer.Option(help="Lengths of input over which latency is measured, in frames of 10 ms.")
     ] = "100,200,400,800,1600",
     samples: Annotated[
         int, typer.Option(help="Inputs drawn from the corpus by seed, for latency and word errors; dealt over rounds.")
     ] = 100,
-    corpus: Corpus = "bundled",
+    corpus: options.Corpus = "bundled",
     energy: Annotated[
         bool, typer.Option("--energy", help="Measure joules and watts at each length, by whatever meter is found.")
     ] = False,
@@ -38,30 +35,26 @@ def compare(
         list[str] | None,
         typer.Option(metavar="TEXT", help='Hypothesis to be judged, such as "a faster b"; repeatable.'),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Fresh processes per engine and length.")] = 10,
+    rounds: options.Rounds = 10,
     quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1; no verdicts.")] = False,
     depth: Annotated[int, typer.Option(help="Levels of modules for parameters and operations.")] = 1,
     time_limit: Annotated[float, typer.Option(help="Seconds that loading, or one piece of work, may take.")] = 300.0,
-    seed: Annotated[int, typer.Option(help="Seed of the order, the draw and the intervals.")] = 0,
-    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
-    ] = False,
-    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
-    no_html: NoHtml = False,
-    json: Json = False,
+    seed: options.Seed = 0,
+    save: options.Save = options.FOLDER,
+    resume: options.Resume = False,
+    every_metric: options.EveryMetric = False,
+    no_html: options.NoHtml = False,
+    json: options.Json = False,
 ) -> None:
     """Which of these models should I ship: parameters, operations, latency, energy and word errors side by side."""
-    import sys
-
     from stopwav.cli.forecast_line import with_forecast
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.studies.compare import compare as measure
 
-    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+    with progress_bar(resumable=True) as progress:
         record = with_forecast(measure)(
             engines,
-            frames=[_whole(part) for part in frames.split(",")],
+            frames=options.read_numbers("--frames", frames, int, "100,400"),
             samples=samples,
             corpus=corpus,
             energy=energy,
@@ -76,15 +69,4 @@ def compare(
             resume=resume,
             progress=progress,
         )
-    if resume and record.found:
-        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
-    print_results(record, as_json=json, every_metric=every_metric, page=not no_html)
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise StopwavError(
-            f"--frames: {text!r} is not a whole number; write them with commas, such as 100,400"
-        ) from None
+    print_results(record, as_json=json, detail=Detail(every_metric), page=not no_html)

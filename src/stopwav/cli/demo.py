@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from stopwav.cli.options import Json, NoHtml
+from stopwav.cli.options import FOLDER, Json, NoHtml, Save
 
 # Recognisers whose package carries a trained model: what a newcomer can run with nothing in hand.
 PACKAGED = ("pocketsphinx", "moonshine")
 
 
 def demo(
-    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
+    save: Save = FOLDER,
     no_html: NoHtml = False,
     json: Json = False,
 ) -> None:

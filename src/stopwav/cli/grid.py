@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from stopwav.cli.options import Json, NoHtml, Scientific
-from stopwav.errors import StopwavError
+from stopwav.cli import options
+from stopwav.report.detail import Detail
 
 
 def grid(
@@ -34,12 +33,10 @@ def grid(
     frontier: Annotated[
         bool, typer.Option("--frontier", help="Find the largest batch that fits for each duration, by bisection.")
     ] = False,
-    rounds: Annotated[int, typer.Option(help="Fresh processes per cell.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")] = False,
+    rounds: options.Rounds = 3,
+    quick: options.Quick = False,
     time_limit: Annotated[float, typer.Option(help="Seconds that one round of a cell may take.")] = 300.0,
-    memory_limit: Annotated[
-        float | None, typer.Option(help="GB of host memory that a cell's process may take before it is OOM.")
-    ] = None,
+    memory_limit: options.MemoryLimit = None,
     predict: Annotated[
         float | None, typer.Option(help="Seconds of audio for which the fitted law is asked; labelled a prediction.")
     ] = None,
@@ -47,15 +44,13 @@ def grid(
         bool,
         typer.Option("--traces", help="Profile each cell once more after the sweep, for Perfetto or TensorBoard."),
     ] = False,
-    scientific: Scientific = False,
+    scientific: options.Scientific = False,
     seed: Annotated[int, typer.Option(help="Seed of the order of cells and of the noise.")] = 0,
-    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
-    ] = False,
-    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
-    no_html: NoHtml = False,
-    json: Json = False,
+    save: options.Save = options.FOLDER,
+    resume: options.Resume = False,
+    every_metric: options.EveryMetric = False,
+    no_html: options.NoHtml = False,
+    json: options.Json = False,
 ) -> None:
     """Is it real-time, and does it fit: real-time factor and peak memory over duration × batch size."""
     import sys
@@ -66,14 +61,14 @@ def grid(
 
     arguments = {
         "engine": engine,
-        "durations": [_number("--durations", part) for part in durations.split(",")],
-        "batch_sizes": [_whole("--batch-sizes", part) for part in batch_sizes.split(",")],
+        "durations": options.read_numbers("--durations", durations, float, "1,2,5"),
+        "batch_sizes": options.read_numbers("--batch-sizes", batch_sizes, int, "1,4,8"),
         "audio": audio,
         "triangle": triangle,
         "traces": traces,
         **_recipe(engine, context),
     }
-    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+    with progress_bar(resumable=True) as progress:
         record = with_forecast(run)(
             **arguments,
             device=device,
@@ -87,13 +82,11 @@ def grid(
             resume=resume,
             progress=progress,
         )
-    if resume and record.found:
-        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
     if arguments["traces"]:
         from stopwav.studies.grid_traces import traces_folder
 
         print(f"stopwav: traces in {traces_folder(record)}", file=sys.stderr)
-    print_results(record, as_json=json, every_metric=every_metric, page=not no_html, scientific=scientific)
+    print_results(record, as_json=json, detail=Detail(every_metric, scientific), page=not no_html)
 
 
 def _recipe(engine: str, context: typer.Context) -> dict[str, Any]:
@@ -106,17 +99,3 @@ def _recipe(engine: str, context: typer.Context) -> dict[str, Any]:
     flags = [name for name in asked if name != "engine"]
     given = [name for name in flags if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     return {name: value for name, value in asked.items() if name not in given}
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise StopwavError(f"{option}: {text!r} is not a number; write them with commas, such as 1,2,5") from None
-
-
-def _whole(option: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise StopwavError(f"{option}: {text!r} is not a whole number; write them with commas, such as 1,4,8") from None

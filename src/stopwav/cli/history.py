@@ -25,16 +25,14 @@ def history(
     """Show how every metric changed over the runs in a folder."""
     import sys
 
-    from stopwav.report.comparison import TRAINING
+    from stopwav.report.presentation import presentation_of
 
     runs, skipped = _read(folder)
     for _, message in skipped:
         print(f"stopwav: passed over {message}", file=sys.stderr)
-    followed = [found for found in runs if found[0].header.study not in TRAINING]
-    for record, _ in runs:
-        if record.header.study in TRAINING:
-            # They have none of the metrics that the others share.
-            print(f"stopwav: left out {record.path}: a {record.header.study} run is not followed", file=sys.stderr)
+    followed = [found for found in runs if not presentation_of(found[0].header.study).of_training]
+    for record, _ in (found for found in runs if found not in followed):
+        print(f"stopwav: left out {record.path}: a {record.header.study} run is not followed", file=sys.stderr)
     if not (runs if json and html is None else followed):
         raise StopwavError(f"{folder}: holds no run to show; `stopwav latency ENGINE --save {folder}` makes one")
     if html is not None or not json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwav.cli.options import Json
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 
 if TYPE_CHECKING:
     from stopwav.studies.catalogue import Study
@@ -28,7 +28,7 @@ def init(
     from stopwav.studies.catalogue import STUDIES
 
     if study not in STUDIES:
-        raise StopwavError(f"unknown study {study!r}: there are {', '.join(STUDIES)}")
+        raise StopwavError(f"unknown study {study!r}: {suggestion(study, STUDIES)}")
     path = file or Path(f"{study}.yaml")
     if path.exists() and not force:
         raise StopwavError(f"{path}: exists already; name another file, or add --force to overwrite it")

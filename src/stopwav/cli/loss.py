@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.options import Json, NoHtml
-from stopwav.errors import StopwavError
+from stopwav.cli import options
+from stopwav.report.detail import Detail
 
 if TYPE_CHECKING:
     from stopwav.record import Record
@@ -52,7 +52,7 @@ def loss(
     dtype: Annotated[
         str, typer.Option(help="float32, tf32, float64, or bfloat16 or float16 for the joiner under autocast.")
     ] = "float32",
-    device: Annotated[str, typer.Option(help="cpu, or such as cuda.")] = "cpu",
+    device: options.Device = "cpu",
     largest_batch: Annotated[
         bool, typer.Option("--largest-batch", help="Find the largest batch that fits, by bisection.")
     ] = False,
@@ -62,46 +62,40 @@ def loss(
     profile_schedule: Annotated[
         str, typer.Option(help="Steps to wait, warm up and record under --profile, and how often.")
     ] = "10,10,20,2",
-    rounds: Annotated[int, typer.Option(help="Fresh processes per loss.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")] = False,
+    rounds: options.Rounds = 3,
+    quick: options.Quick = False,
     time_limit: Annotated[float, typer.Option(help="Seconds that one batch of a loss may take in a round.")] = 300.0,
-    memory_limit: Annotated[
-        float | None, typer.Option(help="GB of host memory that a loss's process may take before it is OOM.")
-    ] = None,
+    memory_limit: options.MemoryLimit = None,
     seed: Annotated[int, typer.Option(help="Seed of shapes, batches and inputs.")] = 0,
-    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
-    ] = False,
+    save: options.Save = options.FOLDER,
+    resume: options.Resume = False,
     listed: Annotated[
         bool, typer.Option("--list", help="List the losses: what is installed, and how to get the rest.")
     ] = False,
-    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
-    no_html: NoHtml = False,
-    json: Json = False,
+    every_metric: options.EveryMetric = False,
+    no_html: options.NoHtml = False,
+    json: options.Json = False,
 ) -> None:
     """Which transducer loss to train with: speed, memory and correctness of each, on realistic shapes."""
     if listed:
         _print_list(as_json=json)
         return
-    import sys
-
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.studies.loss import loss as run
 
     columns = sort and _COLUMNS in (losses or [])
-    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+    with progress_bar(resumable=True) as progress:
         record = run(
             [name for name in losses or [] if not (columns and name == _COLUMNS)],
             shapes=shapes,
             tokenizer=tokenizer,
             subsampling=subsampling,
-            batch_size=_whole("--batch-size", batch_size),
+            batch_size=options.read_numbers("--batch-size", batch_size, int, "10,30"),
             max_frames=max_frames,
             sort=_COLUMNS if columns else sort,
             buckets=buckets,
             batches=batches,
-            vocab=_whole("--vocab", vocab),
+            vocab=options.read_numbers("--vocab", vocab, int, "500,1000"),
             dim=dim,
             blank=blank,
             dtype=dtype,
@@ -112,23 +106,14 @@ def loss(
             memory_limit_gb=memory_limit,
             seed=seed,
             profile=profile,
-            profile_schedule=_whole("--profile-schedule", profile_schedule),
+            profile_schedule=options.read_numbers("--profile-schedule", profile_schedule, int, "10,10,20,2"),
             save=save,
             resume=resume,
             progress=progress,
         )
-    if resume and record.found:
-        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
     if profile:
         _print_operators(record)
-    print_results(record, as_json=json, every_metric=every_metric, page=not no_html)
-
-
-def _whole(option: str, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise StopwavError(f"{option} {text!r}: write whole numbers with commas, such as 10,30") from None
+    print_results(record, as_json=json, detail=Detail(every_metric), page=not no_html)
 
 
 def _print_list(*, as_json: bool) -> None:

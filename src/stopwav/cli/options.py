@@ -1,12 +1,27 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, and how their lists of numbers are read.
+
+A flag that a verb declares itself says something of its own there, such as what its time limit is of.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
+from stopwav.errors import StopwavError
+
+Number = TypeVar("Number", int, float)
+
+# Where runs go unless --save says otherwise.
+FOLDER = Path("stopwav-runs")
+
+Engines = Annotated[
+    list[str],
+    typer.Argument(metavar="ENGINE…", help="Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`."),
+]
 Corpus = Annotated[
     str,
     typer.Option(
@@ -14,6 +29,14 @@ Corpus = Annotated[
     ),
 ]
 Words = Annotated[Path | None, typer.Option(help="CTM file with the time of every word; default: found by alignment.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+Rounds = Annotated[int, typer.Option(help="Rounds, each in fresh processes.")]
+Quick = Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")]
+MemoryLimit = Annotated[float | None, typer.Option(help="GB of host memory that a process may take before it is OOM.")]
+Seed = Annotated[int, typer.Option(help="Seed of the order, the draw and the intervals.")]
+Save = Annotated[Path, typer.Option(help="Folder for the run file.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")]
+EveryMetric = Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page beside the run file.")]
 Scientific = Annotated[
@@ -24,3 +47,17 @@ Labels = Annotated[
     str | None,
     typer.Option(metavar="PATTERN", help="Print only the rows of a step whose label matches, such as rnnt."),
 ]
+
+
+def read_numbers(option: str, text: str, kind: Callable[[str], Number], example: str) -> list[Number]:
+    """The numbers that an option lists with commas, of a kind: whole, or any."""
+    numbers = []
+    for part in text.split(","):
+        try:
+            numbers.append(kind(part))
+        except ValueError:
+            what = "whole number" if kind is int else "number"
+            raise StopwavError(
+                f"{option}: {part!r} is not a {what}; write them with commas, such as {example}"
+            ) from None
+    return numbers

@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from stopwav.errors import StopwavError
+from stopwav.report.detail import Detail
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from stopwav.record import Record, Result
-    from stopwav.stats.card import Card
-    from stopwav.stats.gain import Explanation
     from stopwav.studies.spec import Progress
 
 
@@ -30,27 +27,26 @@ EXIT_PARTLY = 1
 EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130
 
+USUAL = Detail()
+
 # A run with what was found in it.
 Found = tuple["Record", "list[Result]"]
 
 
-def print_results(
-    record: Record,
-    *,
-    as_json: bool,
-    every_metric: bool = False,
-    page: bool = True,
-    scientific: bool = False,
-    unfold: bool = False,
-    labels: str | None = None,
-) -> None:
+def print_results(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bool = True) -> None:
     """Print what a study found, write its page beside the run, and end with the exit code that tells how it went."""
+    tell_resumed(record)
     found = results_of(record)
-    shown = {"every_metric": every_metric, "scientific": scientific, "unfold": unfold, "labels": labels}
-    print_runs([(record, found)], as_json=as_json, **shown)  # type: ignore[arg-type]
+    print_runs([(record, found)], as_json=as_json, detail=detail)
     if page:
         write_page_or_warn([(record, found)], page_of(record))
     end_with(exit_code(found))
+
+
+def tell_resumed(record: Record) -> None:
+    """Say how much of a run an earlier command had left, where there was something to go on with."""
+    if record.found:
+        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
 
 
 def results_of(record: Record) -> list[Result]:
@@ -60,18 +56,11 @@ def results_of(record: Record) -> list[Result]:
     return _understood(results, record)
 
 
-def explanation_of(record: Record) -> Explanation | None:
-    """What the settings gain that a run tried; None where it tried none."""
-    from stopwav.studies.explain import explanation
+def beside_of(record: Record) -> dict[str, Any]:
+    """What a run says beside its results, by its key in `--json`: what its settings gain, or a comparison's card."""
+    from stopwav.studies import beside
 
-    return _understood(explanation, record) if record.header.study == "latency" else None
-
-
-def card_of(record: Record) -> Card | None:
-    """What a comparison decides; None for a run of another study."""
-    from stopwav.studies.compare_card import card
-
-    return _understood(card, record) if record.header.study == "compare" else None
+    return _understood(beside, record)
 
 
 def _understood(read: Callable[[Record], T], record: Record) -> T:
@@ -84,15 +73,7 @@ def _understood(read: Callable[[Record], T], record: Record) -> T:
         ) from error
 
 
-def print_runs(
-    runs: Sequence[Found],
-    *,
-    as_json: bool,
-    every_metric: bool = False,
-    scientific: bool = False,
-    unfold: bool = False,
-    labels: str | None = None,
-) -> None:
+def print_runs(runs: Sequence[Found], *, as_json: bool, detail: Detail = USUAL) -> None:
     """Print what runs found: one JSON object, or tables one run after the other."""
     from stopwav import __version__
 
@@ -103,50 +84,24 @@ def print_runs(
     from rich.console import Console
     from rich.text import Text
 
-    from stopwav.report.compare_table import print_compare
-    from stopwav.report.grid_table import print_grid
-    from stopwav.report.loss_table import print_loss
     from stopwav.report.plain import plain
-    from stopwav.report.step_table import print_step
+    from stopwav.report.presentation import presentation_of
 
     console = Console(markup=False, highlight=False)
     for index, (record, found) in enumerate(runs):
         if index:
             console.print()
-        if record.header.study == "grid":
-            print_grid(found, console, every_metric=every_metric, scientific=scientific)
-        elif record.header.study == "loss":
-            print_loss(found, console, every_metric=every_metric)
-        elif (card := card_of(record)) is not None:
-            print_compare(found, card, console, every_metric=every_metric)
-        elif record.header.study == "step":
-            print_step(found, console, every_metric=every_metric, unfold=unfold, labels=labels)
-        else:
-            _print_latency(record, found, console, every_metric)
+        presentation_of(record.header.study).terminal(found, beside_of(record), console, detail)
         console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
-
-
-def _print_latency(record: Record, found: Sequence[Result], console: Console, every_metric: bool) -> None:
-    from stopwav.report.explanation import print_explanation
-    from stopwav.report.latency_table import print_latency
-
-    explained = explanation_of(record)
-    # Of the settings that were tried, the explanation is what a reader wants; `--all` has every number of each.
-    print_latency(found, console, every_metric=every_metric, shown=None if explained is None else 1)
-    if explained is not None:
-        console.print()
-        print_explanation(explained, console)
 
 
 def run_to_json(record: Record, found: Sequence[Result]) -> dict[str, Any]:
     """A run and its results as `--json` prints them."""
-    explained, card = explanation_of(record), card_of(record)
     return {
         "study": record.header.study,
         "run": str(record.path),
         "results": [one.to_json() for one in found],
-        **({} if explained is None else {"explanation": explained.to_json()}),
-        **({} if card is None else {"card": card.to_json()}),
+        **{key: one.to_json() for key, one in beside_of(record).items()},
     }
 
 
@@ -166,29 +121,18 @@ def write_page(runs: Sequence[Found], path: Path) -> None:
     """Write one page with a section per run, and a comparison on top where there are several."""
     from stopwav.report.comparison import comparison_html
     from stopwav.report.page import Section, render_page
-    from stopwav.report.step_comparison import step_comparison_html
 
-    sections = [Section(record, found, view_of(record), explanation_of(record)) for record, found in runs]
-    steps = all(record.header.study == "step" for record, _ in runs)
-    compared = (step_comparison_html if steps else comparison_html)(runs) if len(runs) > 1 else ""
-    html = render_page(sections, comparison_html=compared)
+    sections = [Section(record, found, view_of(record)) for record, found in runs]
+    html = render_page(sections, comparison_html=comparison_html(runs) if len(runs) > 1 else "")
     write_file(path, html, [record.path for record, _ in runs])
     print(f"page: {path}", file=sys.stderr)
 
 
 def view_of(record: Record) -> dict[str, Any]:
-    """What the charts of a run show beside its results: nothing for a study that is drawn from these alone."""
-    if record.header.study == "step":
-        from stopwav.studies.step_results import step_view
+    """What the page and the charts of a run show that is not in its results."""
+    from stopwav.studies import view
 
-        return step_view(record)
-    if record.header.study == "compare":
-        return {"card": card_of(record)}
-    if record.header.study != "latency":
-        return {}
-    from stopwav.studies.latency_view import latency_view
-
-    return latency_view(record)
+    return {**view(record), **beside_of(record)}
 
 
 def write_page_or_warn(runs: Sequence[Found], path: Path) -> bool:
@@ -236,8 +180,8 @@ def exit_code(found: Sequence[Result]) -> int:
 
 
 @contextmanager
-def progress_bar(on_interrupt: str = "interrupted") -> Iterator[Progress]:
-    """A function that moves a progress bar on standard error; Ctrl-C ends the command with the given word."""
+def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
+    """A function that moves a progress bar on standard error; Ctrl-C ends the command, and says how to go on."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -270,5 +214,6 @@ def progress_bar(on_interrupt: str = "interrupted") -> Iterator[Progress]:
             yield move
         except KeyboardInterrupt:
             bar.stop()
-            print(f"stopwav: {on_interrupt}", file=sys.stderr)
+            kept = "; what was measured is kept: add --resume to go on" if resumable else ""
+            print(f"stopwav: interrupted{kept}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None

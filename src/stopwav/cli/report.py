@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.options import Json, Labels, Scientific, Unfold
+from stopwav.cli.options import EveryMetric, Json, Labels, Scientific, Unfold
 from stopwav.errors import StopwavError
+from stopwav.report.detail import Detail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stopwav.cli.output import Found
-    from stopwav.record import Record, Result
 
 
 def report(
@@ -33,7 +33,7 @@ def report(
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser; without --html it is written beside the run.")
     ] = False,
-    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
+    every_metric: EveryMetric = False,
     scientific: Scientific = False,
     unfold: Unfold = False,
     labels: Labels = None,
@@ -43,6 +43,7 @@ def report(
     from stopwav.cli import output
     from stopwav.record import Record
 
+    detail = Detail(every_metric, scientific, unfold, labels)
     _only_one({"--json": json, "--markdown": markdown, "--csv": csv})
     records = [Record.read(path) for path in runs]
     page = _page(html, trace, runs, open_page)
@@ -53,10 +54,9 @@ def report(
         output.write_page(found, page)
     images = [] if charts is None else _write_charts(found, charts)
     if markdown or csv:
-        output.print_text(_document(found, images, csv=csv, every_metric=every_metric, scientific=scientific))
+        output.print_text(_document(found, images, detail, csv=csv))
     else:
-        shown = {"every_metric": every_metric, "scientific": scientific, "unfold": unfold, "labels": labels}
-        output.print_runs(found, as_json=json, **shown)  # type: ignore[arg-type]
+        output.print_runs(found, as_json=json, detail=detail)
     if page is not None and open_page:
         _open(page)
     output.end_with(output.exit_code([result for _, results in found for result in results]))
@@ -109,42 +109,20 @@ def _write_charts(found: Sequence[Found], folder: Path) -> list[tuple[str, Path]
     return written
 
 
-def _document(
-    found: Sequence[Found], images: Sequence[tuple[str, Path]], *, csv: bool, every_metric: bool, scientific: bool
-) -> str:
+def _document(found: Sequence[Found], images: Sequence[tuple[str, Path]], detail: Detail, *, csv: bool) -> str:
     if csv:
         from stopwav.report.csv_table import csv_table
 
         return csv_table(found)
+    from stopwav.cli.output import beside_of
     from stopwav.report.markdown import image
+    from stopwav.report.presentation import presentation_of
 
-    parts = [part for record, results in found for part in _markdown_parts(record, results, every_metric, scientific)]
+    parts = [
+        presentation_of(record.header.study).markdown(record, results, beside_of(record), detail)
+        for record, results in found
+    ]
     return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
-
-
-def _markdown_parts(record: Record, results: Sequence[Result], every_metric: bool, scientific: bool) -> list[str]:
-    from stopwav.cli.output import card_of, explanation_of
-    from stopwav.report.compare_markdown import compare_markdown
-    from stopwav.report.explanation import explanation_markdown
-    from stopwav.report.grid_markdown import grid_markdown
-    from stopwav.report.loss_markdown import loss_markdown
-    from stopwav.report.markdown import markdown_report
-    from stopwav.report.step_markdown import step_markdown
-
-    if record.header.study == "grid":
-        return [grid_markdown(record, results, every_metric=every_metric, scientific=scientific)]
-    if record.header.study == "loss":
-        return [loss_markdown(record, results, every_metric=every_metric)]
-    card = card_of(record)
-    if card is not None:
-        return [compare_markdown(record, results, card, every_metric=every_metric)]
-    if record.header.study == "step":
-        return [step_markdown(record, results, every_metric=every_metric)]
-    explained = explanation_of(record)
-    # As on the terminal: of the settings that were tried, what they gain.
-    shown = results if explained is None or every_metric else results[:1]
-    report = markdown_report(record, shown, every_metric=every_metric)
-    return [report] if explained is None else [report, explanation_markdown(explained) + "\n"]
 
 
 def _open(page: Path) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stopwav.cli.options import Json, NoHtml, Scientific
+from stopwav.cli.options import EveryMetric, Json, NoHtml, Quick, Scientific
+from stopwav.report.detail import Detail
 
 if TYPE_CHECKING:
     from stopwav.record import Record
@@ -28,14 +29,14 @@ def run(
         typer.Option("--check", help="Check the file and list its runs with an estimate of the time; run nothing."),
     ] = False,
     rounds: Annotated[int | None, typer.Option(help="Override the rounds of every study.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")] = False,
+    quick: Quick = False,
     seed: Annotated[int | None, typer.Option(help="Override the seed of every study.")] = None,
     save: Annotated[Path | None, typer.Option(help="Override the folder for the run files.")] = None,
     settings: Set = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with unfinished runs of this file, and keep the finished ones.")
     ] = False,
-    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
+    every_metric: EveryMetric = False,
     scientific: Scientific = False,
     no_html: NoHtml = False,
     json: Json = False,
@@ -51,7 +52,7 @@ def run(
     if check:
         end_with(_check(file, cells, as_json=json))
         return
-    printing = _Printing(tables=not json, every_metric=every_metric, scientific=scientific, page=not no_html)
+    printing = _Printing(tables=not json, detail=Detail(every_metric, scientific), page=not no_html)
     codes, rows = [], []
     for number, cell in enumerate(cells, start=1):
         print(f"stopwav: {number}/{len(cells)} {cell.study} ({cell.where})", file=sys.stderr)
@@ -79,8 +80,7 @@ class _Printing:
     """How results are to be shown."""
 
     tables: bool
-    every_metric: bool
-    scientific: bool
+    detail: Detail
     page: bool
 
 
@@ -88,17 +88,16 @@ def _run(cell: Cell, resume: bool, printing: _Printing) -> tuple[int, dict[str, 
     """How one run went, as an exit code and as JSON; its tables are printed and its page is written."""
     import sys
 
-    from stopwav.cli.output import EXIT_UNUSABLE, progress_bar
+    from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, tell_resumed
     from stopwav.errors import StopwavError
     from stopwav.studies.run import run_cell
 
-    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+    with progress_bar(resumable=True) as progress:
         ran = run_cell(cell, resume=resume, progress=progress)
     error = ran.error
     if ran.record is not None:
         try:
-            if resume and ran.record.found:
-                print(f"stopwav: {ran.record.found} pieces were there already, in {ran.record.path}", file=sys.stderr)
+            tell_resumed(ran.record)
             return _print(ran.record, printing)
         except StopwavError as unreadable:
             error = str(unreadable)
@@ -113,7 +112,7 @@ def _print(record: Record, printing: _Printing) -> tuple[int, dict[str, Any]]:
     found = results_of(record)
     shown = [(record, found)]
     if printing.tables:
-        print_runs(shown, as_json=False, every_metric=printing.every_metric, scientific=printing.scientific)
+        print_runs(shown, as_json=False, detail=printing.detail)
         print()
     if printing.page:
         write_page_or_warn(shown, page_of(record))

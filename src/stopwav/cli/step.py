@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stopwav.cli.options import Json, Labels, NoHtml, Unfold
+from stopwav.cli import options
 from stopwav.errors import StopwavError
+from stopwav.report.detail import Detail
 
 
 def step(
@@ -35,32 +35,28 @@ def step(
     modules: Annotated[
         list[str] | None, typer.Option(metavar="PATTERN", help="Watch these modules too, however deep; repeatable.")
     ] = None,
-    unfold: Unfold = False,
-    labels: Labels = None,
+    unfold: options.Unfold = False,
+    labels: options.Labels = None,
     optimizer: Annotated[str, typer.Option(help="adamw, adam or sgd; a job of your own brings its own.")] = "adamw",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     autocast: Annotated[bool, typer.Option("--autocast", help="Compute in --dtype by autocast.")] = False,
     compile: Annotated[
         bool, typer.Option("--compile", help="Compile the model; then only the whole has a row.")
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
-    rounds: Annotated[int, typer.Option(help="Fresh processes.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")] = False,
+    device: options.Device = "cpu",
+    rounds: options.Rounds = 3,
+    quick: options.Quick = False,
     time_limit: Annotated[float, typer.Option(help="Seconds that loading, or one step, may take.")] = 600.0,
-    memory_limit: Annotated[
-        float | None, typer.Option(help="GB of host memory that the process may take before it is OOM.")
-    ] = None,
+    memory_limit: options.MemoryLimit = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Take one more step under torch.profiler: operators, kernels, a trace.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of weights, features and batches.")] = 0,
-    save: Annotated[Path, typer.Option(help="Folder for the run file.")] = Path("stopwav-runs"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")
-    ] = False,
-    every_metric: Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")] = False,
-    no_html: NoHtml = False,
-    json: Json = False,
+    save: options.Save = options.FOLDER,
+    resume: options.Resume = False,
+    every_metric: options.EveryMetric = False,
+    no_html: options.NoHtml = False,
+    json: options.Json = False,
 ) -> None:
     """Where does my training step go: forward, backward and memory of each module."""
     from stopwav.cli.output import print_results, progress_bar
@@ -68,7 +64,7 @@ def step(
 
     if unfold and labels is not None:
         raise StopwavError("--unfold and --labels: a label belongs to all of its layers; give one of them")
-    with progress_bar("interrupted; what was measured is kept: add --resume to go on") as progress:
+    with progress_bar(resumable=True) as progress:
         record = run(
             model,
             optimizer=optimizer,
@@ -92,4 +88,5 @@ def step(
             resume=resume,
             progress=progress,
         )
-    print_results(record, as_json=json, every_metric=every_metric, page=not no_html, unfold=unfold, labels=labels)
+    detail = Detail(every_metric, unfold=unfold, labels=labels)
+    print_results(record, as_json=json, detail=detail, page=not no_html)

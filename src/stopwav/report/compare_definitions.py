@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from stopwav.report.definitions import Definition
+from stopwav.report.definitions import Definition, ratio, seconds
 from stopwav.report.grid_definitions import LAWS
-
-
-def _seconds(title: str, text: str) -> Definition:
-    return Definition(title, "s", text)
-
-
-def _plain(title: str, text: str) -> Definition:
-    return Definition(title, "", text)
 
 
 def _joules(title: str, text: str) -> Definition:
@@ -19,28 +11,26 @@ def _joules(title: str, text: str) -> Definition:
 
 
 SIZE = {
-    "parameters": _plain("parameters", "Numbers in the model's weights; a tensor that modules share counts once."),
-    "trainable_parameters": _plain("trainable parameters", "Those that the engine has not frozen."),
+    "parameters": ratio("parameters", "Numbers in the model's weights; a tensor that modules share counts once."),
+    "trainable_parameters": ratio("trainable parameters", "Those that the engine has not frozen."),
     "parameter_bytes": Definition("size of the parameters", "B", "Bytes of the parameters in their precision."),
 }
 
 INPUTS = {
-    "latency_mean": _seconds(
-        "latency, mean", "Mean wall time of one input over all samples, as older reports give it."
-    ),
-    "latency_p50": _seconds("latency, P50", "Median wall time of one input over all samples."),
-    "latency_p95": _seconds("latency, P95", "Wall time that 95 % of the samples do not exceed."),
-    "rtf": _plain("real-time factor (RTF)", "Σ wall time / Σ audio."),
-    "rtfx": _plain("inverse real-time factor (RTFx)", "Seconds of audio done in a second: 1 / RTF."),
-    "wer": _plain("word error rate (WER)", "Σ (substitutions + deletions + insertions) / Σ reference words."),
-    "emitted_tokens": _plain("emitted tokens", "Tokens written for an input: they decide how long a search takes."),
-    "load_time": _seconds("load time", "Time to make the engine in a fresh process."),
+    "latency_mean": seconds("latency, mean", "Mean wall time of one input over all samples, as older reports give it."),
+    "latency_p50": seconds("latency, P50", "Median wall time of one input over all samples."),
+    "latency_p95": seconds("latency, P95", "Wall time that 95 % of the samples do not exceed."),
+    "rtf": ratio("real-time factor (RTF)", "Σ wall time / Σ audio."),
+    "rtfx": ratio("inverse real-time factor (RTFx)", "Seconds of audio done in a second: 1 / RTF."),
+    "wer": ratio("word error rate (WER)", "Σ (substitutions + deletions + insertions) / Σ reference words."),
+    "emitted_tokens": ratio("emitted tokens", "Tokens written for an input: they decide how long a search takes."),
+    "load_time": seconds("load time", "Time to make the engine in a fresh process."),
 }
 
 LENGTHS = {
-    "latency": _seconds("latency at a length", "Wall time of one input of that length, after the warm-up."),
-    "device_latency": _seconds("device latency", "The same by the device's own events, where there is a device."),
-    "multiply_adds": _plain("multiply-adds", "Multiply-adds of one input of that length, by torch's counter."),
+    "latency": seconds("latency at a length", "Wall time of one input of that length, after the warm-up."),
+    "device_latency": seconds("device latency", "The same by the device's own events, where there is a device."),
+    "multiply_adds": ratio("multiply-adds", "Multiply-adds of one input of that length, by torch's counter."),
     "operations_per_s": Definition("operations per second", "op/s", "2 · multiply-adds / latency: what is achieved."),
 }
 
@@ -51,11 +41,11 @@ ENERGY = {
     "energy_per_audio_s_net": _joules("energy per second of audio, net", "The same less what idling takes."),
     "mean_power": Definition("mean power", "W", "Joules of a window / its seconds, while the work repeats."),
     "idle_power": Definition("idle power", "W", "The same while the loaded engine has nothing to do."),
-    "sampled_to_counter": _plain(
+    "sampled_to_counter": ratio(
         "sampled / counted", "Joules that sampled power adds up to / joules by the counter, over the same windows."
     ),
     "counter_step": _joules("smallest step of the counter", "The least by which the counter was seen to advance."),
-    "counter_interval": _seconds("time between steps", "How often the counter was seen to advance; the median."),
+    "counter_interval": seconds("time between steps", "How often the counter was seen to advance; the median."),
 }
 
 # In the order in which a reader meets them.

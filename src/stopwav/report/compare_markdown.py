@@ -6,23 +6,16 @@ from collections.abc import Sequence
 
 from stopwav.record import Record, Result
 from stopwav.report.compare_layout import (
-    Layout,
     arrange,
     card_rows,
-    expectation_text,
     findings,
-    has_energy,
-    law_lines,
     length_note,
-    length_rows,
     missing_notes,
-    module_lines,
     pareto_text,
     verdict_rows,
 )
-from stopwav.report.compare_table import LABEL
-from stopwav.report.markdown import doubts, escape, metrics_table, table
-from stopwav.report.provenance import machine_line, measured_line
+from stopwav.report.compare_parts import LABEL, length_tables, lists
+from stopwav.report.markdown import doubts, escape, metrics_table, origin, table
 from stopwav.stats.card import Card
 
 
@@ -38,33 +31,17 @@ def compare_markdown(record: Record, results: Sequence[Result], card: Card, *, e
     parts.append(escape(f"{length_note(layout)}. In brackets the 95 % interval."))
     if card.verdicts:
         parts.append(f"{_table(*verdict_rows(layout, card))}\n\n<sub>{escape(LABEL, 400)}</sub>")
-    parts += _lengths(layout, card, letters)
-    for heading, lines in (
-        ("How latency grows with d seconds of input", law_lines(layout)),
-        ("Parameters by module", list(module_lines(layout))),
-        ("Expected before the run", [expectation_text(one) for one in card.expectations]),
-        ("Numbers and intervals that are missing, and why", missing_notes(layout)),
-    ):
+    parts += [f"**{title}**\n\n{_table(heads, rows)}" for title, heads, rows in length_tables(layout, card)]
+    missing = ("Numbers and intervals that are missing, and why", missing_notes(layout))
+    for heading, lines in (*lists(layout, card), missing):
         if lines:
             parts.append("\n".join([f"{heading}:", "", *(f"- {escape(line)}" for line in lines)]))
     if every_metric:
         parts.append(metrics_table([*layout.engines, *layout.lengths.values()]))
     doubted = [*layout.engines, *(one for one in layout.lengths.values() if one.warnings)]
     parts += [part for part in (doubts(doubted),) if part]
-    parts.append(
-        f"Measured: {escape(measured_line(record.header))}<br>\nMachine: {escape(machine_line(record.header))}"
-    )
+    parts.append(origin(record.header))
     return "\n\n".join(parts) + "\n"
-
-
-def _lengths(layout: Layout, card: Card, letters: Sequence[str]) -> list[str]:
-    headings = ["frames", *letters, *(["B against A"] if len(letters) == 2 else [])]
-    rows = length_rows(layout, card, "latency", 1e3, 2)
-    parts = [f"**Latency over the length of the input, ms**\n\n{_table(headings, rows)}"]
-    if has_energy(layout):
-        rows = length_rows(layout, card, "energy_per_utterance_gross", 1.0, 3)
-        parts.append(f"**Energy of an utterance, J, gross**\n\n{_table(headings, rows)}")
-    return parts
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

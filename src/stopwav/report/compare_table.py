@@ -15,17 +15,13 @@ from stopwav.report.compare_layout import (
     Layout,
     arrange,
     card_rows,
-    expectation_text,
     findings,
-    has_energy,
-    law_lines,
     length_note,
-    length_rows,
     missing_notes,
-    module_lines,
     pareto_text,
     verdict_rows,
 )
+from stopwav.report.compare_parts import LABEL, length_tables, lists
 from stopwav.report.latency_table import every_metric_table, print_cautions
 from stopwav.report.numbers import DASH
 from stopwav.report.plain import plain
@@ -35,11 +31,6 @@ from stopwav.stats.card import Card
 LONGEST_NAME = 100
 # What a cell and the gap before it take of the line beside their text.
 GAP = 3
-
-LABEL = (
-    "paired by round, Student's t on log ratios (WER: by utterance, bootstrap), Holm over the table: 95 % for all of "
-    "its verdicts together; (+N): so many more rounds should decide"
-)
 
 
 def print_compare(results: Sequence[Result], card: Card, console: Console, *, every_metric: bool = False) -> None:
@@ -51,10 +42,12 @@ def print_compare(results: Sequence[Result], card: Card, console: Console, *, ev
         headings, rows = verdict_rows(layout, card)
         _print_table(console, "Verdicts", headings, rows)
         console.print(Text(LABEL, style="dim"))
-    _print_lengths(layout, card, console)
-    _print_lines(console, "How latency grows with d seconds of input", law_lines(layout))
-    _print_lines(console, "Parameters by module", list(module_lines(layout)))
-    _print_lines(console, "Expected before the run", [expectation_text(one) for one in card.expectations])
+    for title, headings, rows in length_tables(layout, card):
+        _print_table(console, title, headings, rows)
+    for heading, lines in lists(layout, card):
+        console.print(Text(f"\n{heading}", style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"))
     console.print()
     if every_metric:
         for result in results:
@@ -87,16 +80,6 @@ def _print_card(layout: Layout, console: Console) -> None:
         console.print(Text(f"{DASH}  {plain(note)}", style="dim"))
 
 
-def _print_lengths(layout: Layout, card: Card, console: Console) -> None:
-    letters = [layout.letter(engine.name) for engine in layout.engines]
-    verdict = ["B against A"] if len(letters) == 2 else []
-    rows = length_rows(layout, card, "latency", 1e3, 2)
-    _print_table(console, "Latency over the length of the input, ms", ["frames", *letters, *verdict], rows)
-    if has_energy(layout):
-        rows = length_rows(layout, card, "energy_per_utterance_gross", 1.0, 3)
-        _print_table(console, "Energy of an utterance, J, gross", ["frames", *letters, *verdict], rows)
-
-
 def _print_table(console: Console, title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; where it is too wide, as many columns at a time as fit, each time with the first."""
     if title:
@@ -119,10 +102,3 @@ def _print_table(console: Console, title: str, headings: Sequence[str], rows: Se
 
 def _width(rows: Sequence[Sequence[str]]) -> int:
     return sum(GAP + max(map(cell_len, column)) for column in zip(*rows, strict=True)) if rows else 0
-
-
-def _print_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
-    if lines:
-        console.print(Text(f"\n{heading}", style="bold"))
-    for line in lines:
-        console.print(Text(f"  {line}"))

@@ -8,6 +8,7 @@ from html import escape
 from stopwav.record import Header, Record, Result
 from stopwav.report.numbers import DASH, format_bytes, format_interval, missing
 from stopwav.report.plain import plain
+from stopwav.report.presentation import Presentation, presentation_of
 from stopwav.report.provenance import fingerprint
 from stopwav.stats import Estimate
 
@@ -22,15 +23,16 @@ COLUMNS = (
     ("peak memory", "peak_host_bytes", 1.0, 0),
 )
 
-# Studies of training: there is no recogniser in them, and none of these numbers.
-TRAINING = ("loss", "step")
-
 
 def comparison_html(runs: Sequence[tuple[Record, Sequence[Result]]]) -> str:
     """The table as an HTML fragment, with a warning where the runs differ in more than their engines.
 
-    Each row leads to the section of its run on the same page. Studies of training have no rows.
+    Each row leads to the section of its run on the same page. Studies of training have no rows. Runs that are all of
+    one study are compared in its own way, where it has one.
     """
+    own, *others = {_shown(record).comparison for record, _ in runs}
+    if own is not None and not others:
+        return own(runs)
     headings = ["run", "engine", *(heading for heading, *_ in COLUMNS)]
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     rows = [_row(index, run[0], result) for index, run in enumerate(runs) for result in _compared(*run)]
@@ -44,15 +46,19 @@ def comparison_html(runs: Sequence[tuple[Record, Sequence[Result]]]) -> str:
     )
 
 
+def _shown(record: Record) -> Presentation:
+    return presentation_of(record.header.study)
+
+
 def _compared(record: Record, results: Sequence[Result]) -> list[Result]:
     """The results that stand in the table: engines and the cells of grids, not the lengths and laws of either."""
-    if record.header.study in TRAINING:
+    if _shown(record).of_training:
         return []
     return [one for one in results if one.params.get("kind", "engine") in ("engine", "cell")]
 
 
 def _left_out(runs: Sequence[tuple[Record, Sequence[Result]]]) -> str:
-    names = [escape(plain(record.path.stem, 60)) for record, _ in runs if record.header.study in TRAINING]
+    names = [escape(plain(record.path.stem, 60)) for record, _ in runs if _shown(record).of_training]
     told = "of training, which has none of these numbers; each is in its section below"
     return f'<p class="aside">Not in the table: <bdi>{", ".join(names)}</bdi>, {told}.</p>' if names else ""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stopwav.record import Record, Result
 from stopwav.report.plain import plain
+from stopwav.report.presentation import presentation_of
 
 COLUMNS = ("run", "name", "metric", "value", "low", "high", "n", "unit", "note")
 # A cell of a spreadsheet holds 32,767 characters; nobody reads a note of more than this.
@@ -27,14 +28,14 @@ def csv_table(runs: Iterable[tuple[Record, Sequence[Result]]]) -> str:
     writer.writerow(COLUMNS)
     for record, results in runs:
         for result in results:
-            writer.writerows(_rows(str(record.path), result))
+            writer.writerows(_rows(record, result))
     return text.getvalue()
 
 
-def _rows(run: str, result: Result) -> Iterator[list[object]]:
-    place = [_text(run), _text(result.name)]
+def _rows(record: Record, result: Result) -> Iterator[list[object]]:
+    place = [_text(str(record.path)), _text(result.name)]
     if not result.metrics:
-        lost = ("stream-", "sample-", "model-", "cell-", "loss-", "step-", "triangle")
+        lost = presentation_of(record.header.study).lost
         reasons = (w.message for w in result.warnings if w.code.startswith(lost))
         told = next(reasons, "nothing was measured")
         yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {told}")]

@@ -21,12 +21,19 @@ def _spread(title: str, text: str) -> Definition:
     return Definition(title, "s", text, percentiles=True)
 
 
-def _seconds(title: str, text: str) -> Definition:
+def seconds(title: str, text: str) -> Definition:
+    """A metric that is a time."""
     return Definition(title, "s", text)
 
 
-def _ratio(title: str, text: str) -> Definition:
+def ratio(title: str, text: str) -> Definition:
+    """A metric without a unit."""
     return Definition(title, "", text)
+
+
+def size(title: str, text: str) -> Definition:
+    """A metric in bytes."""
+    return Definition(title, "B", text)
 
 
 WORDS = {
@@ -35,45 +42,45 @@ WORDS = {
         "From the end of a spoken word to the first moment at which it stands, correctly recognised, in the text; "
         "negative where it is shown before it ends.",
     ),
-    "word_latency_mean": _seconds("word latency, mean", "The mean of word latency; the waterfall adds up to it."),
+    "word_latency_mean": seconds("word latency, mean", "The mean of word latency; the waterfall adds up to it."),
     "stabilisation": _spread(
         "stabilisation (STAB)", "From a word's first correct appearance to the moment after which it never changes."
     ),
     "committed_latency": _spread(
         "committed latency", "From the end of a spoken word to the moment after which it never changes."
     ),
-    "words_recognised": _ratio(
+    "words_recognised": ratio(
         "words recognised", "Reference words with known times that ever stood in the text / all such words."
     ),
 }
 
 WATERFALL = {
-    "waterfall_buffering": _seconds(
+    "waterfall_buffering": seconds(
         "buffering", "Mean wait for the chunk that holds the end of the word to be full, look-ahead not counted."
     ),
-    "waterfall_lookahead": _seconds("look-ahead", "Mean wait for the audio beyond the word that the engine asks for."),
-    "waterfall_emission": _seconds(
+    "waterfall_lookahead": seconds("look-ahead", "Mean wait for the audio beyond the word that the engine asks for."),
+    "waterfall_emission": seconds(
         "emission",
         "Mean audio that the model waited for beyond the first chunk that could hold the word; negative where it was "
         "quicker.",
     ),
-    "waterfall_queue": _seconds("queue", "Mean wait of the chunk that showed the word for the chunks before it."),
-    "waterfall_features": _seconds("features", "Mean time in stage `features` of the chunk that showed the word."),
-    "waterfall_copy": _seconds("copy", "Mean time in stage `copy` (host to device) of the chunk that showed the word."),
-    "waterfall_inference": _seconds("inference", "Mean time in stage `inference` of the chunk that showed the word."),
-    "waterfall_post": _seconds("post-processing", "Mean time in stage `post` of the chunk that showed the word."),
-    "waterfall_other": _seconds("other", "Mean time of the chunk that showed the word outside those four stages."),
+    "waterfall_queue": seconds("queue", "Mean wait of the chunk that showed the word for the chunks before it."),
+    "waterfall_features": seconds("features", "Mean time in stage `features` of the chunk that showed the word."),
+    "waterfall_copy": seconds("copy", "Mean time in stage `copy` (host to device) of the chunk that showed the word."),
+    "waterfall_inference": seconds("inference", "Mean time in stage `inference` of the chunk that showed the word."),
+    "waterfall_post": seconds("post-processing", "Mean time in stage `post` of the chunk that showed the word."),
+    "waterfall_other": seconds("other", "Mean time of the chunk that showed the word outside those four stages."),
 }
 
 SHARES = {
-    "share_waiting": _ratio(
+    "share_waiting": ratio(
         "share of waiting for audio", "Σ (buffering + look-ahead + emission) / Σ committed latency, over words."
     ),
-    "share_queue": _ratio("share of queueing", "Σ queue / Σ committed latency, over words."),
-    "share_computing": _ratio(
+    "share_queue": ratio("share of queueing", "Σ queue / Σ committed latency, over words."),
+    "share_computing": ratio(
         "share of computing", "Σ (features + copy + inference + post + other) / Σ committed latency, over words."
     ),
-    "share_stabilisation": _ratio("share of stabilisation", "Σ stabilisation / Σ committed latency, over words."),
+    "share_stabilisation": ratio("share of stabilisation", "Σ stabilisation / Σ committed latency, over words."),
 }
 
 UTTERANCES = {
@@ -87,20 +94,20 @@ UTTERANCES = {
     "final_latency_from_end": _spread(
         "final latency, from the end of audio", "From the moment the end of the stream is signalled to the final text."
     ),
-    "al": _seconds(
+    "al": seconds(
         "average lagging (AL)",
         "Mean lag of committed words, in audio heard, behind a recogniser that spreads the reference words evenly "
         "over the audio.",
     ),
-    "laal": _seconds(
+    "laal": seconds(
         "length-adaptive average lagging (LAAL)", "AL with the pace of the longer of reference and recognised text."
     ),
-    "dal": _seconds(
+    "dal": seconds(
         "differentiable average lagging (DAL)", "AL over all words, each at least one even step after the one before."
     ),
-    "al_ca": _seconds("AL, computation-aware", "AL in time passed, computing and queueing included."),
-    "laal_ca": _seconds("LAAL, computation-aware", "LAAL in time passed, computing and queueing included."),
-    "dal_ca": _seconds("DAL, computation-aware", "DAL in time passed, computing and queueing included."),
+    "al_ca": seconds("AL, computation-aware", "AL in time passed, computing and queueing included."),
+    "laal_ca": seconds("LAAL, computation-aware", "LAAL in time passed, computing and queueing included."),
+    "dal_ca": seconds("DAL, computation-aware", "DAL in time passed, computing and queueing included."),
 }
 
 CHUNKS = {
@@ -112,17 +119,17 @@ CHUNKS = {
     "inference": _spread("inference (INF)", "Time of a chunk in stage `inference`."),
     "post": _spread("post-processing (POST)", "Time of a chunk in stage `post`: from tokens to text."),
     "other": _spread("other", "Time of a chunk that no stage claims."),
-    "algorithmic_latency": _seconds(
+    "algorithmic_latency": seconds(
         "algorithmic latency (ALGO)", "chunk + look-ahead: the longest wait on an infinitely fast machine."
     ),
-    "algorithmic_latency_mean": _seconds(
+    "algorithmic_latency_mean": seconds(
         "algorithmic latency, mean", "chunk / 2 + look-ahead: the mean wait on an infinitely fast machine."
     ),
     "longest_wait": _spread(
         "longest wait",
         "algorithmic latency + chunk lag: from the first sample of a chunk spoken to its work done, with look-ahead.",
     ),
-    "sum_of_p95s": _seconds(
+    "sum_of_p95s": seconds(
         "sum of P95s",
         "algorithmic latency + P95 of features, of copy and of inference: an upper bound where nothing queues, and "
         "not a percentile; for comparison with older reports.",
@@ -130,8 +137,8 @@ CHUNKS = {
 }
 
 PACE = {
-    "rtf": _ratio("real-time factor (RTF)", "Σ service / Σ audio, each sample counted once."),
-    "rtfx": _ratio("inverse real-time factor (RTFx)", "Σ audio / Σ service: seconds of audio done in a second."),
+    "rtf": ratio("real-time factor (RTF)", "Σ service / Σ audio, each sample counted once."),
+    "rtfx": ratio("inverse real-time factor (RTFx)", "Σ audio / Σ service: seconds of audio done in a second."),
     "keeps_up": Definition("keeps up", "bool", "1 where RTF < 1 and the backlog does not grow, 0 where not."),
     "backlog_slope": Definition(
         "backlog slope", "s/s", "Seconds by which the queue's low points rise per second of audio, mean over streams."
@@ -139,23 +146,23 @@ PACE = {
 }
 
 TEXT = {
-    "wer": _ratio(
+    "wer": ratio(
         "word error rate (WER)",
         "Σ (substitutions + deletions + insertions) / Σ reference words, of the final text, after normalisation.",
     ),
-    "upwr": _ratio(
+    "upwr": ratio(
         "unstable partial words (UPWR)",
         "Words shown in some partial and later changed or removed / words of the final text; above 1 where words "
         "change more than once.",
     ),
-    "normalised_erasure": _ratio(
+    "normalised_erasure": ratio(
         "normalised erasure",
         "Words that a display which can only append would have to erase / words of the final text.",
     ),
 }
 
 PROCESS = {
-    "load_time": _seconds("load time", "Time to make the engine in a fresh process."),
+    "load_time": seconds("load time", "Time to make the engine in a fresh process."),
     "peak_host_bytes": Definition("peak memory", "B", "Most host memory resident while the longest utterance streams."),
     "peak_host_over_baseline_bytes": Definition(
         "peak memory over baseline", "B", "The same, less what was resident once the engine was loaded."

@@ -16,8 +16,7 @@ from stopwav.report.grid_layout import (
     prediction_text,
     tables,
 )
-from stopwav.report.markdown import doubts, escape, metrics_table, table
-from stopwav.report.provenance import machine_line, measured_line
+from stopwav.report.markdown import doubts, escape, metrics_table, origin, table
 
 
 def grid_markdown(
@@ -43,7 +42,5 @@ def grid_markdown(
     if every_metric and layout.measured:
         parts.append(metrics_table(layout.measured))
     parts += [part for part in (doubts(by_place(layout)),) if part]
-    parts.append(
-        f"Measured: {escape(measured_line(record.header))}<br>\nMachine: {escape(machine_line(record.header))}"
-    )
+    parts.append(origin(record.header))
     return "\n\n".join(parts) + "\n"

@@ -16,6 +16,7 @@ from stopwav.record import Record, Result
 from stopwav.report.line_chart import Point, Series
 from stopwav.report.numbers import DASH, format_interval, format_value
 from stopwav.report.plain import plain
+from stopwav.report.presentation import presentation_of
 from stopwav.report.provenance import fingerprint
 from stopwav.stats import Estimate
 
@@ -60,8 +61,8 @@ class PastRun:
         """What was asked of every engine: numbers under different settings are not comparable."""
         spec, corpus = self.record.header.spec, self.record.header.corpus
         count = len(corpus.get("utterances", ()))
-        # Studies time different things under one name, such as the real-time factor.
-        parts = [] if self.record.header.study == "latency" else [self.record.header.study]
+        series = presentation_of(self.record.header.study).series
+        parts = [series] if series else []
         parts += [f"{corpus.get('name', DASH)} ({count} utterances, {str(corpus.get('digest', DASH))[:6]})"]
         parts += [
             f"{spec[name]} {word}" for name, word in (("pace", "pace"), ("chunk_ms", "ms chunks")) if spec.get(name)

@@ -7,12 +7,10 @@ from html import escape
 from pathlib import Path
 
 from stopwav.report.charts.palette import COLOURS as PALETTE
-from stopwav.report.compare_definitions import compare_definition
-from stopwav.report.definitions import definition
-from stopwav.report.grid_definitions import GRID_DEFINITIONS
 from stopwav.report.history import KEY_METRICS, PastRun, display_scale, letter, metrics_of, numbered, series_of, told
 from stopwav.report.line_chart import COLOURS, DASHES, line_chart, marker
 from stopwav.report.plain import plain
+from stopwav.report.presentation import PRESENTATIONS
 from stopwav.report.provenance import machine_line
 
 _STYLE = """
@@ -87,7 +85,8 @@ def _key(shape: str) -> str:
 
 
 def _figure(metric: str, runs: Sequence[PastRun], *, with_table: bool) -> str:
-    found = definition(metric) or compare_definition(metric) or GRID_DEFINITIONS.get(metric)
+    followed = (one for one in PRESENTATIONS.values() if not one.of_training)
+    found = next(filter(None, (one.definition(metric) for one in followed)), None)
     title = plain(found.title if found else metric)
     scale, unit = display_scale(metric, runs)
     chart = line_chart(title, unit, series_of(metric, runs, scale, unit))

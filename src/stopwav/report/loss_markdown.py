@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from stopwav.record import Record, Result
 from stopwav.report.loss_findings import loss_findings
 from stopwav.report.loss_layout import legend, loss_tables
-from stopwav.report.markdown import doubts, escape, metrics_table, table
-from stopwav.report.provenance import machine_line, measured_line
+from stopwav.report.markdown import doubts, escape, metrics_table, origin, table
 
 # A number with its interval does nothing in a cell, and is for people to read in the source as well.
 _HARMLESS = re.compile(r"[\w.,–+ %≥-]*(\[[\d.–]*\])?")
@@ -28,7 +27,5 @@ def loss_markdown(record: Record, results: Sequence[Result], *, every_metric: bo
     if every_metric and measured:
         parts.append(metrics_table(measured))
     parts += [part for part in (doubts(results),) if part]
-    parts.append(
-        f"Measured: {escape(measured_line(record.header))}<br>\nMachine: {escape(machine_line(record.header))}"
-    )
+    parts.append(origin(record.header))
     return "\n\n".join(parts) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from stopwav.record import Record, Result
+from stopwav.record import Header, Record, Result
 from stopwav.report.findings import latency_finding
 from stopwav.report.latency_table import Row, lines_of, reasons_of
 from stopwav.report.numbers import format_bytes, format_interval, format_value
@@ -34,10 +34,13 @@ def markdown_report(record: Record, results: Sequence[Result], *, every_metric: 
         parts.append((metrics_table if every_metric else _key_metrics)(measured))
         parts.append("In brackets the 95 % interval; – is a number that the data cannot support.")
     parts += [part for part in (_missing(measured), doubts(results)) if part]
-    parts.append(
-        f"Measured: {escape(measured_line(record.header))}<br>\nMachine: {escape(machine_line(record.header))}"
-    )
+    parts.append(origin(record.header))
     return "\n\n".join(parts) + "\n"
+
+
+def origin(header: Header) -> str:
+    """Where a run comes from: what was measured, and on what machine."""
+    return f"Measured: {escape(measured_line(header))}<br>\nMachine: {escape(machine_line(header))}"
 
 
 def escape(text: str, longest: int = 300) -> str:

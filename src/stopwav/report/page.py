@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -14,34 +13,26 @@ from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.charts import Chart, chart_script
 from stopwav.report.charts.palette import css_variables
-from stopwav.report.compare_definitions import compare_definition
-from stopwav.report.compare_layout import by_letter
-from stopwav.report.definitions import Definition, definition
-from stopwav.report.grid_definitions import GRID_DEFINITIONS
-from stopwav.report.grid_layout import arrange, by_place
-from stopwav.report.loss_definitions import LOSS_DEFINITIONS
+from stopwav.report.definitions import Definition
 from stopwav.report.numbers import format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
-from stopwav.report.sections import Part, Section, render_part
+from stopwav.report.presentation import Presentation, presentation_of
+from stopwav.report.sections import Part, Section
 from stopwav.report.sections.cautions import footnotes
 from stopwav.report.sections.facts import facts
-from stopwav.report.step_definitions import STEP_DEFINITIONS
-from stopwav.report.step_layout import arrange_step, told_cautions
 from stopwav.stats import Estimate
 
 __all__ = ["Section", "render_page"]
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
 LARGEST_RAW_BYTES = 24_000_000
-# Engines of a comparison differ in their options and have long names: more of them make no heading; the card has them.
-MOST_NAMED = 3
 _RAW_GONE = "not embedded: the run file is no longer where it was read from"
 _RAW_LARGE = "not embedded: it is too large for a page; ask for the file beside it"
 
 
 def render_page(sections: Sequence[Section], *, comparison_html: str = "") -> str:
     """The whole page: a section a run, and on top of them the comparison, which is trusted markup."""
-    parts = [render_part(section, f"s{index}-") for index, section in enumerate(sections)]
+    parts = [_shown(section).section(section, f"s{index}-") for index, section in enumerate(sections)]
     scripts = [chart_script(), text("page.js"), text("timeline.js")] if _drawn(parts) else [text("page.js")]
     style = f":root {{\n{css_variables()}\n}}\n{text('page.css')}"
     return template("page.html.jinja").render(
@@ -56,6 +47,10 @@ def render_page(sections: Sequence[Section], *, comparison_html: str = "") -> st
     )
 
 
+def _shown(section: Section) -> Presentation:
+    return presentation_of(section.record.header.study)
+
+
 def _drawn(parts: Sequence[Part]) -> Mapping[str, Chart]:
     return {key: chart for part in parts for key, chart in part.charts.items()}
 
@@ -66,17 +61,8 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _heading(section: Section) -> str:
-    # A grid has one engine, a step one model, and each a result for every part; a loss has one for each setting.
-    spec = section.record.header.spec
-    named = {"grid": [spec.get("engine")], "step": [spec.get("model")], "loss": spec.get("losses")}.get(
-        section.record.header.study
-    )
-    # A comparison has results of its engines, and of each at every length.
-    whole = [result.name for result in section.results if result.params.get("kind", "engine") == "engine"]
-    if section.record.header.study == "compare" and len(whole) > MOST_NAMED:
-        return f"Compare of {len(whole)} engines"
-    engines = [plain(str(name), 40) for name in named or whole]
-    listed = " and ".join(filter(None, [", ".join(engines[:-1]), engines[-1]])) if engines else ""
+    names = [plain(str(name), 40) for name in _shown(section).subject(section)]
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
     study = plain(section.record.header.study, 40)
     return f"{study[:1].upper()}{study[1:]}" + (f" of {listed}" if listed else "")
 
@@ -90,13 +76,13 @@ def _context(index: int, section: Section, part: Part) -> dict[str, Any]:
         "facts": facts(section.record),
         # A number stays on one line with its unit.
         "findings": [finding.replace(" %", "\u00a0%").replace(" s ", "\u00a0s ") for finding in part.findings],
-        "footnotes": footnotes(_doubted(section)),
+        "footnotes": footnotes(_shown(section).doubted(section)),
         "html": Markup(part.html),
         "blobs": {key: Markup(value) for key, value in blobs.items()},
         "raw_missing": missing,
         "raw_name": plain(section.record.path.name, 120),
         "raw_size": format_bytes(float(len(packed) * 3 // 4)) if packed else "",
-        "metrics": [row for result in _shown(section) for row in _metric_rows(section, result)],
+        "metrics": [row for result in _shown(section).named(section) for row in _metric_rows(section, result)],
     }
 
 
@@ -110,38 +96,9 @@ def _raw(record: Record) -> tuple[str, str]:
     return (packed, "") if len(packed) <= LARGEST_RAW_BYTES else ("", _RAW_LARGE)
 
 
-def _shown(section: Section) -> Sequence[Result]:
-    """The results under names short enough that what tells them apart is not cut off."""
-    if section.record.header.study == "compare":
-        return by_letter(section.results)
-    if section.record.header.study != "grid":
-        return section.results
-    # The engine of a grid stands in the heading.
-    engine = f"{section.record.header.spec['engine']} "
-    return [replace(result, name=result.name.removeprefix(engine)) for result in section.results]
-
-
 def _metric_rows(section: Section, result: Result) -> list[dict[str, Any]]:
-    return [_metric_row(result, name, estimate, _known(section, name)) for name, estimate in result.metrics.items()]
-
-
-def _doubted(section: Section) -> Sequence[Result]:
-    """The results whose cautions are told: of a grid its cells, by their place, as the engine is in the heading."""
-    if section.record.header.study == "step":
-        return told_cautions(arrange_step(section.results))
-    if section.record.header.study == "grid":
-        return by_place(arrange(section.results))
-    # Of a comparison its engines, so that what touches them all is told of all, and of lengths those in doubt.
-    return [one for one in _shown(section) if one.warnings or one.params.get("kind", "engine") == "engine"]
-
-
-def _known(section: Section, name: str) -> Definition | None:
-    """What the section's study means by a metric: some have a metric of the same name."""
-    study = section.record.header.study
-    if study == "compare":
-        return compare_definition(name)
-    own = {"grid": GRID_DEFINITIONS, "loss": LOSS_DEFINITIONS, "step": STEP_DEFINITIONS}.get(study)
-    return definition(name) if own is None else own.get(name)
+    known = _shown(section).definition
+    return [_metric_row(result, name, estimate, known(name)) for name, estimate in result.metrics.items()]
 
 
 def _metric_row(result: Result, name: str, estimate: Estimate, known: Definition | None) -> dict[str, Any]:
@@ -162,7 +119,7 @@ def _metric_row(result: Result, name: str, estimate: Estimate, known: Definition
 def _definitions(sections: Sequence[Section]) -> dict[str, tuple[str, str]]:
     """Title and sentence of every metric on the page."""
     names = {name: section for section in sections for result in section.results for name in result.metrics}
-    known = {name: _known(names[name], name) for name in sorted(names)}
+    known = {name: _shown(names[name]).definition(name) for name in sorted(names)}
     return {name: (one.title, one.text) for name, one in known.items() if one is not None}
 
 

@@ -12,14 +12,19 @@ def measured_line(header: Header) -> str:
     corpus = header.corpus
     parts = [f"{header.study} of {header.started}", f"stopwav {header.stopwav}"]
     if corpus:
-        # A grid is fed with one audio, not with utterances.
+        # A grid is fed with one audio, and training with shapes, not with utterances.
         count = f"{len(corpus['utterances'])} utterances, " if "utterances" in corpus else ""
-        what = "corpus" if count else "shapes of" if header.study == "loss" else "audio"
+        what = "corpus" if count else input_kind(header)
         parts.append(f"{what} {corpus.get('name', DASH)} ({count}digest {corpus.get('digest', DASH)})")
     for name, value in (("pace", header.spec.get("pace")), ("rounds", header.spec.get("rounds"))):
         if value is not None:
             parts.append(f"{name} {value}")
     return plain(" · ".join(parts))
+
+
+def input_kind(header: Header) -> str:
+    """What a run without utterances was fed with, as the words before the name of its corpus."""
+    return "shapes of" if "shapes" in header.spec else "audio"
 
 
 def machine_line(header: Header) -> str:

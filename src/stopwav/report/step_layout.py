@@ -16,7 +16,7 @@ from stopwav.stats import Estimate
 PHASES = ("data", "forward", "loss", "backward", "optimizer", "rest")
 # Told by a mark at the share, and below the table what it means: there may be one for every row.
 DOUBT = "~"
-DOUBT_NOTE = f"{DOUBT} a share that cannot be trusted: hooks cost about as much, or it varies by more than itself"
+_DOUBT_NOTE = f"{DOUBT} a share that cannot be trusted: hooks cost about as much, or it varies by more than itself"
 # What comes after the model, in the order of a step; the data come before it.
 _FEET = {"(data)": -1, "(loss)": 1, "(optimizer)": 2, "(communication)": 3, "(rest)": 4}
 # An eighth of a character is the finest bar that a terminal draws.
@@ -93,7 +93,18 @@ def title_of(layout: StepLayout) -> str:
     return f"Training step of {model} on {device}, {dtype}, {rounds} of {steps}; {clock}"
 
 
-def phase_line(layout: StepLayout) -> str:
+def summary_lines(layout: StepLayout) -> list[str]:
+    """What is said of the step as a whole: its phases, its memory, and what watching it cost."""
+    lines = [f"By phase: {_phases(layout)}", _memory(layout), _overhead(layout)]
+    return [line for line in lines if line]
+
+
+def doubt_note(layout: StepLayout) -> str:
+    """What the mark of a doubtful row means; nothing where there is none."""
+    return _DOUBT_NOTE if any(row.params["doubtful"] for row in layout.rows) else ""
+
+
+def _phases(layout: StepLayout) -> str:
     """Where the clean step goes by phase."""
     metrics = layout.step.metrics
     whole = sum(metrics[f"{name}_time"].value or 0.0 for name in PHASES)
@@ -103,7 +114,7 @@ def phase_line(layout: StepLayout) -> str:
     return " · ".join(parts)
 
 
-def memory_line(layout: StepLayout) -> str:
+def _memory(layout: StepLayout) -> str:
     """The peak of memory and where it is, and what is held for what."""
     metrics = layout.step.metrics
     peak = metrics.get("peak_bytes")
@@ -118,7 +129,7 @@ def memory_line(layout: StepLayout) -> str:
     return f"Peak memory {format_bytes(peak.value)} {plain(peak.note)}; {held}"
 
 
-def overhead_line(layout: StepLayout) -> str:
+def _overhead(layout: StepLayout) -> str:
     """What watching cost."""
     overhead = layout.step.metrics.get("overhead")
     if overhead is None or overhead.value is None:

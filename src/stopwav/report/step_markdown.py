@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stopwav.record import Record, Result
-from stopwav.report.markdown import doubts, escape, metrics_table, table
-from stopwav.report.provenance import machine_line, measured_line
+from stopwav.report.markdown import doubts, escape, metrics_table, origin, table
 from stopwav.report.step_layout import (
-    DOUBT_NOTE,
     arrange_step,
     cells_of,
-    memory_line,
-    overhead_line,
-    phase_line,
+    doubt_note,
     spread_text,
     step_findings,
+    summary_lines,
     title_of,
     told_cautions,
 )
@@ -37,14 +34,11 @@ def step_markdown(record: Record, results: Sequence[Result], *, every_metric: bo
             for line in layout.lines()
         ]
         parts.append(table(HEADINGS, rows))
-        told = (f"By phase: {phase_line(layout)}", memory_line(layout), overhead_line(layout))
-        parts.append("<br>\n".join(escape(line) for line in told if line))
-        if any(row.params["doubtful"] for row in layout.rows):
-            parts.append(escape(DOUBT_NOTE))
+        parts.append("<br>\n".join(map(escape, summary_lines(layout))))
+        if note := doubt_note(layout):
+            parts.append(escape(note))
         if every_metric:
             parts.append(metrics_table([layout.step, *layout.rows]))
     parts += [part for part in (doubts(told_cautions(layout)),) if part]
-    parts.append(
-        f"Measured: {escape(measured_line(record.header))}<br>\nMachine: {escape(machine_line(record.header))}"
-    )
+    parts.append(origin(record.header))
     return "\n\n".join(parts) + "\n"

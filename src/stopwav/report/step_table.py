@@ -14,18 +14,16 @@ from stopwav.report.latency_table import every_metric_table, print_cautions
 from stopwav.report.numbers import format_number, format_value
 from stopwav.report.plain import plain
 from stopwav.report.step_layout import (
-    DOUBT_NOTE,
     Line,
     StepLayout,
     arrange_step,
     bar,
     cells_of,
+    doubt_note,
     label_lines,
-    memory_line,
-    overhead_line,
-    phase_line,
     spread_text,
     step_findings,
+    summary_lines,
     title_of,
     told_cautions,
 )
@@ -59,10 +57,10 @@ def print_step(
         console.print(_label_table(label_lines(layout, labels)))
         return
     console.print(_tree(layout.lines(unfold=unfold), console.width))
-    for line in (f"By phase: {phase_line(layout)}", memory_line(layout), overhead_line(layout)):
+    for line in summary_lines(layout):
         console.print(Text(line))
-    if any(row.params["doubtful"] for row in layout.rows):
-        console.print(Text(DOUBT_NOTE, style="dim"))
+    if note := doubt_note(layout):
+        console.print(Text(note, style="dim"))
     _print_ranks(layout, console)
     _print_profile(layout, console)
     console.print()

@@ -1,4 +1,4 @@
-"""The studies that a plan file can name, and the settings that each takes: one line a study."""
+"""The studies that there are, and what belongs to each, imported when first asked for: one entry a study."""
 
 from __future__ import annotations
 
@@ -11,19 +11,36 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, create_model
 
+from stopwav.record import Record, Result
+
 
 @dataclass(frozen=True)
 class Study:
-    """A study: the function `stopwav.studies.NAME.NAME`, its spec, and an example of what it cannot do without."""
+    """A study: the function `stopwav.studies.NAME.NAME`, its spec, and an example of what it cannot do without.
+
+    Beside these, as MODULE.NAME below this package, functions that not every study has.
+    """
 
     name: str
     spec: str
     example: Mapping[str, Any] = field(default_factory=dict)
+    # From a record: what its charts show that is not in its results.
+    view: str | None = None
+    # From a record: what it says beside its results, or None where it has nothing to say; by its key in `--json`.
+    beside: Mapping[str, str] = field(default_factory=dict)
+    # From a run's settings: seconds, and what they are based on.
+    guess: str | None = None
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What runs it; imported when first asked for."""
-        function: Callable[..., Any] = getattr(import_module(f"stopwav.studies.{self.name}"), self.name)
+        """What runs it."""
+        function: Callable[..., Any] = find(f"{self.name}.{self.name}")
+        return function
+
+    @property
+    def results(self) -> Callable[[Record], list[Result]]:
+        """What a run of it found."""
+        function: Callable[[Record], list[Result]] = find(f"{self.name}_results.{self.name}_results")
         return function
 
     @property
@@ -53,11 +70,24 @@ class Study:
 STUDIES = {
     study.name: study
     for study in (
-        Study("latency", "LatencySpec", {"engines": ["pocketsphinx"]}),
-        Study("grid", "GridSpec", {"engine": "pocketsphinx"}),
-        Study("compare", "CompareSpec", {"engines": ["pocketsphinx", "moonshine"]}),
+        Study(
+            "latency",
+            "LatencySpec",
+            {"engines": ["pocketsphinx"]},
+            view="latency_view.latency_view",
+            beside={"explanation": "explain.explanation"},
+            guess="forecast_latency.guess_latency",
+        ),
+        Study("grid", "GridSpec", {"engine": "pocketsphinx"}, guess="forecast_grid.guess_grid"),
+        Study(
+            "compare",
+            "CompareSpec",
+            {"engines": ["pocketsphinx", "moonshine"]},
+            beside={"card": "compare_card.card"},
+            guess="forecast_compare.guess_compare",
+        ),
         Study("loss", "LossSpec", {"losses": ["torch"]}),
-        Study("step", "StepSpec", {"model": "conformer-transducer"}),
+        Study("step", "StepSpec", {"model": "conformer-transducer"}, view="step_results.step_view"),
     )
 }
 
@@ -65,6 +95,12 @@ STUDIES = {
 _PYTHON_ONLY = ("plan", "progress", "knobs", "make_batch", "loss_fn")
 # A flag leaves out the unit that its parameter's name carries: --time-limit is time_limit_s.
 _UNITS = ("_s", "_gb")
+
+
+def find(path: str) -> Any:
+    """What a module of this package defines, by MODULE.NAME; imported now."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"stopwav.studies.{module}"), name)
 
 
 def flag_of(setting: str) -> str:
@@ -75,7 +111,7 @@ def flag_of(setting: str) -> str:
 
 @cache
 def _settings(study: Study) -> type[BaseModel]:
-    spec = getattr(import_module(f"stopwav.studies.{study.name}"), study.spec)
+    spec = find(f"{study.name}.{study.spec}")
     hints = get_type_hints(study.function)
     beside: dict[str, Any] = {
         name: (hints[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)

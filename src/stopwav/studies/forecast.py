@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.studies.forecast_compare import guess_compare
-from stopwav.studies.forecast_grid import guess_grid
-from stopwav.studies.forecast_latency import guess_latency
+from stopwav.studies.catalogue import STUDIES, find
 from stopwav.studies.plan_file import Cell
-
-# From a run's settings: seconds, and what they are based on. A study that is not here has no estimate, and says so.
-_GUESSES: dict[str, Callable[[Any], tuple[float, list[str]]]] = {
-    "compare": guess_compare,
-    "grid": guess_grid,
-    "latency": guess_latency,
-}
 
 
 @dataclass(frozen=True)
@@ -32,11 +22,11 @@ class Forecast:
 def forecast(cell: Cell) -> Forecast:
     """The forecast of one run; its engines are looked up and its audio is opened, and nothing is measured."""
     problems = [*_engine_problems(cell), *_loss_problems(cell)]
-    guess = _GUESSES.get(cell.study)
+    guess = STUDIES[cell.study].guess
     if guess is None:
         return Forecast(None, (f"no estimate for {cell.study}",), tuple(problems))
     try:
-        seconds, basis = guess(cell.settings)
+        seconds, basis = find(guess)(cell.settings)
     except StopwavError as error:
         return Forecast(None, (), (*problems, f"{cell.where}: {error}"))
     return Forecast(seconds, tuple(basis), tuple(problems))

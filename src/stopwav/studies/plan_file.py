@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 from stopwav.studies.catalogue import STUDIES, Study, flag_of
 from stopwav.studies.matrix import Matrix, fill, read_matrix, references
 from stopwav.studies.speechbrain_recipe import is_recipe, read_recipe
@@ -78,9 +78,7 @@ def _entry(node: Node) -> tuple[Study, Node]:
         raise StopwavError(f"{node.where}: an item of studies names one study and holds its settings, here {found}")
     ((name, settings),) = entry.items()
     if name not in STUDIES:
-        near = difflib.get_close_matches(name, STUDIES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(STUDIES)}"
-        raise StopwavError(f"{settings.key_where}: unknown study {shown(name)}; {hint}")
+        raise StopwavError(f"{settings.key_where}: unknown study {shown(name)}; {suggestion(name, STUDIES)}")
     return STUDIES[name], settings
 
 
@@ -98,9 +96,7 @@ def _is_key(study: Study, key: str) -> bool:
 
 
 def _hint(key: str, keys: Iterable[str]) -> str:
-    known = list(keys)
-    near = difflib.get_close_matches(key.replace("_", "-"), known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    return suggestion(key.replace("_", "-"), keys)
 
 
 def _expand(study: Study, node: Node, shared: Mapping[str, Node], overrides: Mapping[str, Node]) -> list[Cell]:

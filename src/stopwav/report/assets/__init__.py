@@ -7,14 +7,19 @@ import gzip
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 
 @cache
 def _environment() -> Environment:
+    # Slow to import, and of no use to whoever prints a table.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("stopwav.report", "assets"),
         autoescape=True,

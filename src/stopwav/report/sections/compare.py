@@ -20,7 +20,7 @@ from stopwav.report.compare_layout import (
     pareto_text,
     verdict_rows,
 )
-from stopwav.report.compare_table import LABEL
+from stopwav.report.compare_parts import LABEL
 from stopwav.report.plain import plain
 from stopwav.report.sections.section import Part, Section
 from stopwav.stats.card import Card

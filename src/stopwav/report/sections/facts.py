@@ -9,6 +9,7 @@ from typing import Any
 from stopwav.record import Record
 from stopwav.report.numbers import format_bytes
 from stopwav.report.plain import plain
+from stopwav.report.provenance import input_kind
 
 
 def facts(record: Record) -> list[tuple[str, str]]:
@@ -35,8 +36,7 @@ def _corpus(record: Record) -> str:
         return ""
     digest = f" (digest {corpus['digest']})" if corpus.get("digest") else ""
     if "utterances" not in corpus:
-        what = "shapes of" if record.header.study == "loss" else "audio"
-        return f"{what} {plain(str(corpus.get('name', '')), 80)}{digest}"
+        return f"{input_kind(record.header)} {plain(str(corpus.get('name', '')), 80)}{digest}"
     return f"{len(corpus.get('utterances', []))} utterances of corpus {plain(str(corpus.get('name', '')), 80)}{digest}"
 
 

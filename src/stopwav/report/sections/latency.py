@@ -16,6 +16,7 @@ from stopwav.report.plain import plain
 from stopwav.report.sections.cautions import Footnote, footnotes
 from stopwav.report.sections.number import Number, number
 from stopwav.report.sections.section import Part, Section
+from stopwav.stats.gain import Explanation
 
 # What a reader compares engines by, a column each.
 HEADLINES = (
@@ -40,7 +41,7 @@ def render_section(section: Section, prefix: str) -> Part:
     results, view = section.results, section.view
     charts = latency_charts(view)
     ids = {name: f"{prefix}chart-{index}" for index, name in enumerate(charts)}
-    timelines = view["timelines"]
+    timelines, explained = view["timelines"], view.get("explanation")
     html = template("latency.html.jinja").render(
         prefix=prefix,
         engines=[(result, plain(result.name, 40), engine_ink(i)) for i, result in enumerate(results)],
@@ -53,24 +54,21 @@ def render_section(section: Section, prefix: str) -> Part:
         first=_typical(timelines),
         batch=BATCH,
         details=[_engine_details(result) for result in results],
-        explained=_explained(section),
+        explained=None if explained is None else _explained(explained),
     )
     blobs = {
         f"{prefix}timeline-{start // BATCH}": pack([_timeline(t) for t in timelines[start : start + BATCH]])
         for start in range(0, len(timelines), BATCH)
     }
     findings = [latency_finding(result) for result in results]
-    if section.explanation is not None:
+    if explained is not None:
         # Each setting has its line in the table of the explanation.
-        findings = [*findings[:1], explanation_finding(section.explanation)]
+        findings = [*findings[:1], explanation_finding(explained)]
     return Part(findings, html, {ids[name]: chart for name, chart in charts.items()}, blobs)
 
 
-def _explained(section: Section) -> dict[str, Any] | None:
-    """The table of what would help, where settings were tried."""
-    found = section.explanation
-    if found is None:
-        return None
+def _explained(found: Explanation) -> dict[str, Any]:
+    """The table of what would help."""
     return {
         "base": plain(found.base, 100),
         "headings": HEADINGS,

@@ -8,18 +8,18 @@ from typing import Any
 
 from stopwav.record import Record, Result
 from stopwav.report.charts import Chart
-from stopwav.stats.gain import Explanation
 
 
 @dataclass(frozen=True)
 class Section:
-    """One run: its record, its results, and its study's view: bins, quantiles and timelines, or a comparison's card."""
+    """One run: its record, its results, and its study's view.
+
+    A view holds bins, quantiles and timelines, what the settings gain that were tried, or a comparison's card.
+    """
 
     record: Record
     results: Sequence[Result]
     view: Mapping[str, Any]
-    # What settings of the first engine gain, where the others are it with a setting exchanged.
-    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True)

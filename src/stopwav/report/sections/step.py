@@ -6,14 +6,12 @@ from stopwav.report.assets import template
 from stopwav.report.charts import charts_of
 from stopwav.report.sections.section import Part, Section
 from stopwav.report.step_layout import (
-    DOUBT_NOTE,
     arrange_step,
     cells_of,
-    memory_line,
-    overhead_line,
-    phase_line,
+    doubt_note,
     spread_text,
     step_findings,
+    summary_lines,
     title_of,
 )
 
@@ -25,12 +23,9 @@ def render_section(section: Section, prefix: str) -> Part:
         return Part(step_findings(section.results))
     charts = charts_of("step", section.view, section.results)
     ids = {name: f"{prefix}chart-{index}" for index, name in enumerate(charts)}
-    notes = [title_of(layout), f"By phase: {phase_line(layout)}", memory_line(layout), overhead_line(layout)]
-    if any(row.params["doubtful"] for row in layout.rows):
-        notes.append(DOUBT_NOTE)
     html = template("step.html.jinja").render(
         lines=[(line, [*cells_of(line.row), spread_text(line.row)]) for line in layout.lines()],
-        notes=[note for note in notes if note],
+        notes=[note for note in (title_of(layout), *summary_lines(layout), doubt_note(layout)) if note],
         charts=charts,
         ids=ids,
         ranks=layout.ranks,
