@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ def test_a_recipe_asks_for_traces_by_export_logs(
     recipe = tmp_path / "profile.yaml"
     recipe.write_text(f"pretrained_model: {{source: some/model, type: EncoderASR}}\n{asked}")
 
-    def study(**arguments: Any) -> None:
+    @wraps(stopwav.grid)
+    def study(*_: Any, **arguments: Any) -> None:
         raise stopwav.StopwavError(f"traces={arguments['traces']}")
 
     monkeypatch.setattr("stopwav.studies.grid.grid", study)
