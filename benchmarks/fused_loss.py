@@ -1,72 +1,52 @@
 """The fused transducer loss: checked against the oracle, then timed on LibriSpeech's shapes.
 
-    python benchmarks/fused_loss.py [--device cpu|cuda] [--batches 5] [--only check,times,stages,growth] [--threads N]
+    python benchmarks/fused_loss.py [--device cpu|cuda] [--batches 5] [--rounds 3] [--only check,times,stages,growth]
 
 On a GPU: batch 30, and batches sorted under 10,000 frames, in float32, TF32 and bf16; the time of each stage beside its
-floor; growth over vocabulary and batch size. On a CPU: batch 8 against the same loss on logits that are all there.
-Prints Markdown. Width 512, 500 symbols, tanh; inputs are made outside of what is timed.
+floor; growth over vocabulary and batch size. On a CPU: batch 8 in `stopwav loss`, beside the same loss on logits that
+are all there, and k2's or fast_rnnt's where one is installed. Prints Markdown. Width 512, 500 symbols, tanh; inputs are
+made outside of what is timed.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 
 import torch
-from fused_stages import ceilings, device_s, floors_s, forget, peak_over_inputs_bytes, stage_times_s
-from loss_batches import WIDTH, Batch, make, random_pairs, shapes, sorted_pairs
-from torch.nn import functional
+from fused_stages import ceilings, device_s, floors_s, peak_over_inputs_bytes, stage_times_s
 
-from stopwav.losses import oracle_loss, plain_loss, transducer_loss
+from stopwav.losses import oracle_loss
+from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch
 from stopwav.losses.oracle import oracle_logits
 from stopwav.losses.precision import DTYPES, Arithmetic, Precision
+from stopwav.losses.registry import find_loss
 from stopwav.measure.machine import describe
-from stopwav.measure.memory import measure_host_peak
 from stopwav.models.weights import keep_off_tiles
+from stopwav.record import Result
+from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
+from stopwav.speech.shapes import load_shapes
+from stopwav.studies import results
+from stopwav.studies.loss import loss as measure
+from stopwav.studies.loss_step import StepCall
 
-SYMBOLS = 500
+WIDTH, SYMBOLS = 512, 500
 GPU_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
 VOCABULARIES = (500, 1000, 4096, 16384)
 BATCH_SIZES = (30, 60, 120, 240)
-# Where sorted batches are taken from: over the whole range of lengths, not from one end.
-SORTED_PLACES = (0.1, 0.3, 0.5, 0.7, 0.9)
-CPU_BATCH = 8
+CPU_BATCH, CPU_LOSSES, CPU_BASE = 8, ("fused", "torch", "k2"), "torch"
 MB = 1e6
 
-Loss = Callable[[Batch], torch.Tensor]
+FUSED = find_loss("fused")
 
 
-def fused(precision: Precision | None = None) -> Loss:
-    """The fused loss in a precision, summed."""
-
-    def loss(batch: Batch) -> torch.Tensor:
-        encodings, predictions, weight, bias = batch.inputs
-        return transducer_loss(
-            *(encodings, predictions, weight, bias),
-            *(batch.targets, batch.frames, batch.labels),
-            reduction="sum",
-            precision=precision,
-        )
-
-    return loss
-
-
-def materialised(batch: Batch) -> torch.Tensor:
-    """The same loss with all logits at once, in plain PyTorch, summed."""
-    encodings, predictions, weight, bias = batch.inputs
-    logits = functional.linear(torch.tanh(encodings[:, :, None] + predictions[:, None]), weight, bias)
-    return plain_loss(logits, batch.targets, batch.frames, batch.labels, 0, "sum")
-
-
-def step_of(loss: Loss, batch: Batch) -> Callable[[], object]:
-    """Forward and backward of a batch, with fresh gradients."""
-
-    def step() -> None:
-        forget(batch.inputs)
-        loss(batch).backward()
-
-    return step
+def inputs_of(shapes: Batch, precision: Precision, symbols: int = SYMBOLS, seed: int = 0) -> JoinerBatch:
+    """What a loss on the GPU is given for a batch."""
+    return make_joiner_batch(
+        shapes.frames, shapes.tokens, vocab=symbols, dim=WIDTH, precision=precision, device="cuda", seed=seed
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -80,29 +60,34 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def check(device: str, precisions: Sequence[Precision]) -> None:
     """How far value and gradients are from the oracle, in every precision."""
-    batch = make([(31, 11), (1, 5), (17, 0), (24, 9)], 43, device, width=60)
-    encodings, predictions, weight, bias = (one.detach().cpu().double().requires_grad_() for one in batch.inputs)
-    logits = oracle_logits(encodings, predictions, weight, bias)
-    truth = oracle_loss(logits, batch.targets, batch.frames, batch.labels).sum()
-    gradients = torch.autograd.grad(truth, (encodings, predictions, weight, bias))
+
+    def batch_in(precision: Precision, place: str) -> JoinerBatch:
+        return make_joiner_batch((31, 1, 17, 24), (11, 5, 0, 9), vocab=43, dim=60, precision=precision, device=place)
+
+    def with_gradients(value: torch.Tensor, batch: JoinerBatch) -> list[torch.Tensor]:
+        found = (value.detach(), *torch.autograd.grad(value, list(batch.leaves.values())))
+        return [one.cpu().double() for one in found]
+
+    exact = batch_in("float64", "cpu")
+    logits = oracle_logits(*exact.leaves.values())
+    lengths = (exact.frame_lengths, exact.target_lengths)
+    truth = with_gradients(oracle_loss(logits, exact.targets, *lengths).sum(), exact)
     rows = []
     for precision in precisions:
-        dtype = torch.float64 if precision == "float64" else torch.float32
-        inputs = tuple(one.detach().to(dtype).requires_grad_() for one in batch.inputs)
-        loss = fused(precision)(Batch(inputs, batch.targets, batch.frames, batch.labels))
-        found = torch.autograd.grad(loss, inputs)
-        pairs = [(loss.detach(), truth.detach()), *zip(found, gradients, strict=True)]
-        rows.append([precision, *(f"{float((a.cpu().double() - b).norm() / b.norm()):.1e}" for a, b in pairs)])
+        batch = batch_in(precision, device)
+        found = with_gradients(FUSED.losses(batch).sum(), batch)
+        pairs = zip(found, truth, strict=True)
+        rows.append([precision, *(f"{float((one - other).norm() / other.norm()):.1e}" for one, other in pairs)])
     print("Distance from the oracle, relative\n")
     table(("products in", "value", "encoder", "predictor", "weight", "bias"), rows)
 
 
-def layouts(batches: int) -> dict[str, list[list[tuple[int, int]]]]:
-    """The shapes of the batches, by the name of how they are put together."""
-    places = [SORTED_PLACES[k % len(SORTED_PLACES)] for k in range(batches)]
+def layouts(batches: int) -> dict[str, list[Batch]]:
+    """The shapes of the batches, by the name of how they are put together; sorted ones from the whole range."""
+    shapes = load_shapes()
     return {
-        "batch 30": [random_pairs(seed, 30) for seed in range(batches)],
-        "sorted, 10,000 frames": [sorted_pairs(seed, place) for seed, place in enumerate(places)],
+        "batch 30": spread(make_batches(shapes), batches),
+        "sorted, 10,000 frames": spread(make_batches(shapes, max_frames=10_000, sort=PAIRS), batches),
     }
 
 
@@ -111,23 +96,28 @@ def times(batches: int) -> None:
     rows = []
     for name, every in layouts(batches).items():
         for precision in GPU_PRECISIONS:
-            forward_s, step_s, wall_s, peak, cells, padded = 0.0, 0.0, 0.0, 0, 0, 0
-            for seed, pairs in enumerate(every):
-                batch = make(pairs, SYMBOLS, "cuda", seed)
-                loss = fused(precision)
-                step = step_of(loss, batch)
+            forward_s, step_s, wall_s, peak = 0.0, 0.0, 0.0, 0
+            for seed, shapes in enumerate(every):
+                batch = inputs_of(shapes, precision, seed=seed)
+                step = StepCall(FUSED, batch)
                 step_s += device_s(step) / batches
-                forward_s += device_s(lambda loss=loss, batch=batch: loss(batch)) / batches  # type: ignore[misc]
+                forward_s += device_s(lambda batch=batch: FUSED.losses(batch)) / batches  # type: ignore[misc]
                 wall_s += wall_time_s(step) / batches
-                forget(batch.inputs)
+                forget(batch)
                 peak = max(peak, peak_over_inputs_bytes(step))
-                cells, padded = cells + batch.cells, padded + batch.padded_cells
+            cells, padded = sum(one.cells for one in every), sum(one.padded_cells for one in every)
             measured = [f"{1e3 * one:.2f}" for one in (forward_s, step_s - forward_s, step_s, wall_s)]
             rows.append(
                 [name, precision, *measured, f"{peak / MB:.0f}", f"{cells // batches:,}", f"{padded / cells:.2f}"]
             )
     head = ("ms forward", "backward", "step", "step, wall", "peak over inputs, MB", "cells", "padded/real")
     table(("batches", "products in", *head), rows)
+
+
+def forget(batch: JoinerBatch) -> None:
+    """Drop the gradients: they are made anew in the pass that memory is taken from."""
+    for leaf in batch.leaves.values():
+        leaf.grad = None
 
 
 def wall_time_s(step: Callable[[], object], values: int = 10) -> float:
@@ -142,16 +132,16 @@ def wall_time_s(step: Callable[[], object], values: int = 10) -> float:
 
 def stages() -> None:
     """Where the time goes at batch 30, and the floor of each stage."""
-    batch = make(random_pairs(0, 30), SYMBOLS, "cuda")
+    shapes = make_batches(load_shapes())[0]
     for precision in GPU_PRECISIONS:
         dtype = DTYPES[precision]
         with Arithmetic(dtype, precision == "tf32" if dtype == torch.float32 else None).products():
             ceiling = ceilings(dtype)
-        floors = floors_s(batch.cells, WIDTH, SYMBOLS, dtype, ceiling)
-        found = stage_times_s(step_of(fused(precision), batch))
+        floors = floors_s(shapes.cells, WIDTH, SYMBOLS, dtype, ceiling)
+        found = stage_times_s(StepCall(FUSED, inputs_of(shapes, precision)))
         print(
             f"{precision}: ceilings {ceiling.bytes_per_s / 1e12:.2f} TB/s and {ceiling.operations_per_s / 1e12:.0f} "
-            f"TFLOP/s; {batch.cells:,} cells\n"
+            f"TFLOP/s; {shapes.cells:,} cells\n"
         )
         rows = [
             [
@@ -175,13 +165,14 @@ def growth() -> None:
     """Time and peak over vocabulary and batch size, in bf16."""
     rows = []
     for size, symbols in [*((30, one) for one in VOCABULARIES), *((one, SYMBOLS) for one in BATCH_SIZES[1:])]:
-        batch = make(random_pairs(1, size), symbols, "cuda")
-        step = step_of(fused("bfloat16"), batch)
+        shapes = make_batches(load_shapes(), batch_size=size)[0]
+        batch = inputs_of(shapes, "bfloat16", symbols)
+        step = StepCall(FUSED, batch)
         step_s = device_s(step, values=5)
-        forget(batch.inputs)
+        forget(batch)
         peak = peak_over_inputs_bytes(step)
-        logits = batch.padded_cells * symbols * 4
-        row = (step_s * 1e3, step_s / batch.cells * 1e9)
+        logits = shapes.padded_cells * symbols * 4
+        row = (step_s * 1e3, step_s / shapes.cells * 1e9)
         rows.append(
             [str(size), f"{symbols:,}", *(f"{one:.2f}" for one in row), f"{peak / MB:.0f}", f"{logits / MB:,.0f}"]
         )
@@ -189,36 +180,39 @@ def growth() -> None:
     table(head, rows)
 
 
-def on_cpu(batches: int) -> None:
-    """Time and memory at batch 8 beside the loss on materialised logits; both take turns on the same batches."""
-    losses: dict[str, Loss] = {"fused": fused(), "plain, all logits": materialised}
-    taken: dict[str, list[float]] = {name: [] for name in losses}
-    peaks: dict[str, int] = dict.fromkeys(losses, 0)
-    cells, padded = 0, 0
-    for seed in range(batches):
-        batch = make(random_pairs(seed, CPU_BATCH), SYMBOLS, "cpu", seed)
-        cells, padded = cells + batch.cells, padded + batch.padded_cells
-        for name, loss in losses.items():
-            step = step_of(loss, batch)
-            forget(batch.inputs)
-            # The pass that memory is taken from warms up, too.
-            peaks[name] = max(peaks[name], measure_host_peak(step).over_baseline_bytes)
-            begin = time.perf_counter()
-            step()
-            taken[name].append(time.perf_counter() - begin)
-    base = taken["plain, all logits"]
-    rows = [
-        [
-            name,
-            f"{sum(values) / batches:.2f}",
-            f"{sum(base) / sum(values):.2f}×",
-            f"{peaks[name] / MB:,.0f}",
-            f"{peaks[name] / peaks['plain, all logits']:.3f}",
-        ]
-        for name, values in taken.items()
+def on_cpu(batches: int, rounds: int) -> None:
+    """Time and memory at batch 8 beside the loss on materialised logits; losses take turns round by round."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = measure(CPU_LOSSES, batch_size=CPU_BATCH, batches=batches, rounds=rounds, save=folder)
+        found = {str(one.params["loss"]): one for one in results(record)}
+    padding = 1 / (found[CPU_BASE].metrics["padding_efficiency"].value or 1)
+    print(f"Batch {CPU_BATCH}, padded/real {padding:.2f}, {batches} batches, {rounds} rounds\n")
+    head = (
+        "loss",
+        "s a step",
+        f"times as fast as {CPU_BASE}",
+        "rank",
+        "peak over inputs, MB",
+        f"share of {CPU_BASE}'s",
+    )
+    table(head, [cpu_row(name, one, found[CPU_BASE]) for name, one in found.items()])
+
+
+def cpu_row(name: str, one: Result, base: Result) -> list[str]:
+    """A loss on the CPU, beside the one on materialised logits."""
+    if not one.metrics:
+        return [name, one.status, "", "", "", ""]
+    step, peak = one.metrics["step_time"], one.metrics["peak_host_over_inputs_bytes"].value or 0
+    base_s, base_peak = base.metrics["step_time"].value or 0, base.metrics["peak_host_over_inputs_bytes"].value or 1
+    interval = "" if step.low is None or step.high is None else f" [{step.low:.2f}–{step.high:.2f}]"
+    return [
+        f"{name} ({one.params['version']})",
+        f"{step.value:.2f}{interval}",
+        f"{base_s / (step.value or 1):.2f}×",
+        f"{one.metrics['rank'].value:.0f}",
+        f"{peak / MB:,.0f}",
+        f"{peak / base_peak:.3f}",
     ]
-    print(f"Batch {CPU_BATCH}, {cells // batches:,} cells, padded/real {padded / cells:.2f}, {batches} batches\n")
-    table(("loss", "s a step", "gain", "peak over inputs, MB", "share of it"), rows)
 
 
 def options() -> argparse.Namespace:
@@ -226,8 +220,8 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--batches", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3, help="on a CPU, fresh processes per loss")
     parser.add_argument("--only", default="check,times,stages,growth")
-    parser.add_argument("--threads", type=int)
     return parser.parse_args()
 
 
@@ -235,17 +229,15 @@ def main() -> None:
     """Print the tables."""
     chosen = options()
     keep_off_tiles()
-    if chosen.threads:
-        torch.set_num_threads(chosen.threads)
     machine = describe()
     where = torch.cuda.get_device_name() if chosen.device == "cuda" else f"{torch.get_num_threads()} threads"
-    print(f"{machine.cpu}, {machine.logical_cores} cores, {where}; torch {torch.__version__}; {shapes(0)[2]}\n")
+    print(f"{machine.cpu}, {machine.logical_cores} cores, {where}; torch {torch.__version__}\n")
     parts = chosen.only.split(",")
     if "check" in parts:
         check(chosen.device, ("float64", *GPU_PRECISIONS, "float16"))
     if chosen.device == "cpu":
         if "times" in parts:
-            on_cpu(chosen.batches)
+            on_cpu(chosen.batches, chosen.rounds)
         return
     if "times" in parts:
         times(chosen.batches)

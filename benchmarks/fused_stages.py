@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 STAGES = {
     "pack_hidden": "activations",
@@ -103,9 +102,3 @@ def peak_over_inputs_bytes(step: Callable[[], object]) -> int:
     step()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() - before
-
-
-def forget(inputs: tuple[Tensor, ...]) -> None:
-    """Drop the gradients."""
-    for one in inputs:
-        one.grad = None

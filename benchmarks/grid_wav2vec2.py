@@ -37,7 +37,16 @@ SYMBOLS = ["<pad>", "<s>", "</s>", "<unk>", "|", "'", *"abcdefghijklmnopqrstuvwx
 
 def save_model(folder: Path, tiny: bool) -> None:
     """Write a randomly initialised model and its processor as the toolkit does."""
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+    # Tiny in front too: convolutions of the published width over raw samples would be nearly all of its time.
+    sizes = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "conv_dim": (32,) * 7,
+        "num_conv_pos_embeddings": 16,
+        "num_conv_pos_embedding_groups": 4,
+    }
     torch.manual_seed(0)
     Wav2Vec2ForCTC(Wav2Vec2Config(vocab_size=len(SYMBOLS), **(sizes if tiny else {}))).save_pretrained(folder)
     vocabulary = folder / "symbols.json"
