@@ -22,10 +22,10 @@ class Caution:
     message: str
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to do about a name that is not known: the one that it resembles, or all there are."""
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """What to do about a name that is not known: take the one that it resembles, or one of all there are."""
     import difflib
 
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}{otherwise}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -16,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from stopwav.engines.protocol import Engine, StreamingEngine
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
 
@@ -169,8 +168,7 @@ def find_class(spec: EngineSpec) -> Callable[..., object]:
     listed = next((one for one in available() if one.name == spec.name), None)
     if listed is None:
         names = [one.name for one in available()]
-        near = difflib.get_close_matches(spec.name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}, or your own my_engine.py:Class"
+        hint = suggestion(spec.name, names, ", or your own my_engine.py:Class")
         if spec.name.endswith((".yaml", ".yml")):
             hint = "a recipe of SpeechBrain's is read by the command `stopwav grid FILE` and in plan files alone"
         raise StopwavError(f"unknown engine {spec.name!r}: {hint}")

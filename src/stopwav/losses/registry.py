@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 from stopwav.losses.contender import Contender, Needs
 
 _HERE = "stopwav.losses"
@@ -221,9 +220,7 @@ def installed_losses(device: str) -> list[str]:
 def _listed(name: str) -> Listed:
     found = next((one for one in BUILT_IN if one.name == name), None)
     if found is None:
-        names = [one.name for one in BUILT_IN]
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}, or your own my_loss.py:my_loss"
+        hint = suggestion(name, [one.name for one in BUILT_IN], ", or your own my_loss.py:my_loss")
         raise StopwavError(f"unknown loss {name!r}: {hint}")
     return found
 

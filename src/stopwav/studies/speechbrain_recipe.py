@@ -6,14 +6,13 @@ text: `!ref <folder>/a.wav`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 from stopwav.studies.yaml_file import Node, kind, read_yaml, shown
 
 _MODEL = "pretrained_model"
@@ -71,9 +70,7 @@ def read_recipe(path: Path | str) -> dict[str, Any]:
 def _check_keys(entries: Mapping[str, Node], known: Mapping[str, object] | tuple[str, ...], what: str) -> None:
     for key, node in entries.items():
         if key not in known:
-            near = difflib.get_close_matches(key, list(known), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise StopwavError(f"{node.key_where}: unknown key {shown(key)} of {what}; {hint}")
+            raise StopwavError(f"{node.key_where}: unknown key {shown(key)} of {what}; {suggestion(key, known)}")
 
 
 def _engine(file: Path, section: Node, model: Mapping[str, Node]) -> str:
