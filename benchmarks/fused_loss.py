@@ -204,12 +204,13 @@ def cpu_row(name: str, one: Result, base: Result) -> list[str]:
         return [name, one.status, "", "", "", ""]
     step, peak = one.metrics["step_time"], one.metrics["peak_host_over_inputs_bytes"].value or 0
     base_s, base_peak = base.metrics["step_time"].value or 0, base.metrics["peak_host_over_inputs_bytes"].value or 1
+    rank = one.metrics["rank"].value
     interval = "" if step.low is None or step.high is None else f" [{step.low:.2f}–{step.high:.2f}]"
     return [
         f"{name} ({one.params['version']})",
-        f"{step.value:.2f}{interval}",
-        f"{base_s / (step.value or 1):.2f}×",
-        f"{one.metrics['rank'].value:.0f}",
+        "–" if step.value is None else f"{step.value:.2f}{interval}",
+        "–" if step.value is None else f"{base_s / step.value:.2f}×",
+        "–" if rank is None else f"{rank:.0f}",
         f"{peak / MB:,.0f}",
         f"{peak / base_peak:.3f}",
     ]

@@ -73,11 +73,11 @@ class Run:
                 time.sleep(POLL_S)
             process.wait(delay_s)
         except subprocess.TimeoutExpired:
-            self.left.append(self.sound)
-        finally:
             process.kill()
-            code = process.wait()
-            self.took_s += time.perf_counter() - start_s
+        code = process.wait()
+        self.took_s += time.perf_counter() - start_s
+        if code < 0:
+            self.left.append(self.sound)
         if code > 0:
             sys.exit(f"the run in {self.folder} ended with exit code {code}")
         return code == 0

@@ -187,9 +187,12 @@ def runs_in(folder: Path, study: str) -> Iterator[Record]:
     """The readable runs of a study in a folder, newest first; a file that is not a run is passed over."""
     for path in sorted(folder.glob(f"{study}-*.jsonl"), key=lambda p: p.stat().st_mtime, reverse=True):
         try:
-            yield Record.read(path)
+            record = Record.read(path)
         except StopwavError:
             continue
+        # A file may have been copied under another name.
+        if record.header.study == study:
+            yield record
 
 
 def _lock(descriptor: int, path: Path) -> None:

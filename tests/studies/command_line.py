@@ -24,7 +24,8 @@ def command(*arguments: object, **environment: str) -> Done:
     out, err = io.StringIO(), io.StringIO()
     code = 0
     named = patch.object(sys, "argv", ["stopwav", *map(str, arguments)])
-    with named, patch.dict(os.environ, environment), redirect_stdout(out), redirect_stderr(err):
+    plain = {"COLUMNS": os.environ.get("COLUMNS", "80"), "NO_COLOR": "1"}
+    with named, patch.dict(os.environ, plain | environment), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
         except SystemExit as end:

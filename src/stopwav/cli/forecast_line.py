@@ -9,8 +9,6 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from stopwav.errors import StopwavError
-
 if TYPE_CHECKING:
     from stopwav.record import Record
 
@@ -51,8 +49,6 @@ def about(seconds: float | None) -> str:
 
 def _line(study: str, arguments: Mapping[str, Any]) -> str | None:
     """The line of a run; None where it is short, where nothing is known, or where a part of it is done already."""
-    from pydantic import ValidationError
-
     from stopwav.studies.forecast import forecast
     from stopwav.studies.plan_file import Cell
 
@@ -62,8 +58,8 @@ def _line(study: str, arguments: Mapping[str, Any]) -> str | None:
     settings.pop("progress", None)
     try:
         guess = forecast(Cell(study, "", settings, dict.fromkeys(settings, "")))
-    except (StopwavError, ValidationError):
-        return None  # what is wrong with the settings the study itself says
+    except Exception:  # a guess never stops a run; what is wrong with its settings the study itself says
+        return None
     if guess.seconds is None or guess.seconds < LONG_S or guess.problems:
         return None
     # What comes first says what is to be done; the rest, how fast that will go.

@@ -31,8 +31,9 @@ def history(
     for _, message in skipped:
         print(f"stopwav: passed over {message}", file=sys.stderr)
     followed = [found for found in runs if not presentation_of(found[0].header.study).of_training]
-    for record, _ in (found for found in runs if found not in followed):
-        print(f"stopwav: left out {record.path}: a {record.header.study} run is not followed", file=sys.stderr)
+    for record, _ in runs:
+        if presentation_of(record.header.study).of_training:
+            print(f"stopwav: left out {record.path}: a {record.header.study} run is not followed", file=sys.stderr)
     if not (runs if json and html is None else followed):
         raise StopwavError(f"{folder}: holds no run to show; `stopwav latency ENGINE --save {folder}` makes one")
     if html is not None or not json:

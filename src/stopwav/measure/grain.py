@@ -30,7 +30,7 @@ class Grain:
 
 
 def find_grains(meters: Meters, clock: Timekeeper = time) -> dict[str, Grain]:
-    """The grain of each metered part, looked at now; of several counters of a part that of the coarsest."""
+    """The grain of each metered part, looked at now; of several counters of a part that with the largest step seen."""
     grains: dict[str, Grain] = {}
     for meter in meters.found:
         for counter in meter.counters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import isfinite
+from numbers import Integral, Real
 
 from stopwav.errors import StopwavError
 
@@ -39,8 +40,8 @@ class Plan:
             if field.name == "energy" or (value is None and field.default is None):
                 continue
             whole = field.name in _WHOLE
-            number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-            if not number or (isinstance(value, float) and not isfinite(value)):
+            number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+            if not number or not isfinite(value):
                 kind = "a whole number" if whole else "a finite number"
                 raise StopwavError(f"plan: {field.name}={value!r} is not {kind}; leave it out for {field.default!r}")
             if field.name != "seed" and (value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO)):

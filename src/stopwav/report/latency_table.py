@@ -235,12 +235,12 @@ def _print_dashes(results: Sequence[Result], console: Console) -> None:
 
 def reasons_of(results: Sequence[Result]) -> dict[str, list[str]]:
     """Why numbers and intervals are missing from the table, each reason once with the lines it is about."""
-    reasons: dict[str, tuple[list[str], dict[str, None]]] = {}
+    reasons: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {}
     for _, rows in lines_of(results):
         for row in rows:
             for estimate in (result.metrics.get(row.metric) for result in results):
                 if estimate is not None and _is_missed(estimate, row):
-                    notes, labels = reasons.setdefault(_COUNT.sub("#", estimate.note), ([], {}))
+                    notes, labels = reasons.setdefault(tuple(_COUNT.split(estimate.note)), ([], {}))
                     notes.append(estimate.note)
                     labels[row.label] = None
     return {_merged(notes): list(labels) for notes, labels in reasons.values()}

@@ -88,7 +88,8 @@ def compare(
 ) -> Record:
     """The record of a comparison: every engine at every length in `rounds` fresh processes, and over `samples` inputs.
 
-    The samples are dealt out over the rounds; engines take turns at each. `expect` states hypotheses, such as
+    The samples are dealt out over the rounds; engines take turns at each. A length that ran out of memory or time, or
+    failed in its first round, is not tried again. `expect` states hypotheses, such as
     `"a faster b"`. `meter_csv` is the log of an external power meter, which may grow while the run does, and implies
     `energy`. `plan` says how a round is taken; its rounds, limit and seed are those given here.
     `stopwav.card(record)` has the verdicts.

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stopwav.errors import StopwavError
+from stopwav.measure.energy import IDLE_S
 from stopwav.measure.grain import find_grains
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.meters import NoMeter, find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.sampler import MAX_WARMUP_S
 from stopwav.record import Piece, Record
 from stopwav.studies.compare_pieces import METER_LOG, METERS, windows_span
 from stopwav.studies.compare_runner import EngineRunner
@@ -75,8 +77,8 @@ class EnergyPass:
         key: list[str | int] = ["energy", index, name, frames]
         if tuple(key) in record:
             return
-        # The windows take their time, and each may end late by one call.
-        limit_s = self.time_s + 2 * self.plan.time_limit_s
+        # Warm-up, idle window, then the windows, which wait for the counter in between; each may end late by a call.
+        limit_s = MAX_WARMUP_S + IDLE_S + 2 * self.time_s + 2 * self.plan.time_limit_s
         with FreshProcess(EngineRunner, engine, device_of(engine)) as process:
             outcome = process.start(LOAD_LIMIT_S)
             if outcome.ok:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -10,7 +11,7 @@ from typing import Any
 from stopwav.measure.energy import IDLE_S
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
-from stopwav.record import runs_in
+from stopwav.record import Record, runs_in
 from stopwav.speech.corpus import load_corpus
 from stopwav.studies.compare import CompareSpec, energy_rounds, plan_of
 from stopwav.studies.compare_pieces import entrants
@@ -29,8 +30,9 @@ def guess_compare(settings: Any) -> tuple[float, list[str]]:
     total_s, assumed = 0.0, []
     lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
     basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; {spec.samples} samples of {mean_s:.1f} s in the mean"]
+    runs = list(islice(runs_in(Path(settings.save), "compare"), EARLIER_RUNS))
     for engine in spec.engines:
-        earlier = _earlier(engine, Path(settings.save))
+        earlier = _earlier(engine, runs)
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
             basis.append(f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}")
@@ -55,9 +57,9 @@ def _engine_s(spec: CompareSpec, plan: Plan, rtf: float, load_s: float, mean_s: 
     return lengths_s + samples_s + model_s + energy_s
 
 
-def _earlier(engine: str, folder: Path) -> tuple[float, float, str] | None:
+def _earlier(engine: str, runs: Sequence[Record]) -> tuple[float, float, str] | None:
     """Real-time factor and load time of the engine, and in which run they were measured."""
-    for record in islice(runs_in(folder, "compare"), EARLIER_RUNS):
+    for record in runs:
         if engine not in record.header.spec["engines"]:
             continue
         (side,) = entrants(record, [engine])

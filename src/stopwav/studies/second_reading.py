@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from stopwav.errors import Caution
-from stopwav.measure.energy import MIN_WINDOW_S
 from stopwav.measure.grain import Grain
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.studies.compare_pieces import EnergyRun
 
 # Two readings of a steady load that lie further apart than this are not of the same thing.
 AGREEMENT = 0.10
-
-NO_SECOND_READING = "no second reading"
 
 
 def agreement(runs: Sequence[EnergyRun], parts: Collection[str]) -> Estimate:
@@ -38,13 +35,9 @@ def grain_metrics(grain: Grain | None) -> dict[str, Estimate]:
 
 
 def disagreements(runs: Sequence[EnergyRun]) -> Iterator[Caution]:
-    """A caution for each part whose counter and sampled power are too far apart, with the process where they are most.
-
-    Windows too short for the counter are not judged.
-    """
-    long_enough = [run for run in runs if all(window.seconds >= MIN_WINDOW_S for window in run.windows)]
-    for part in dict.fromkeys(part for run in long_enough for window in run.windows for part in window.sampled_joules):
-        ratios = [ratio for ratio, _ in (_ratio(run, [part]) for run in long_enough) if ratio is not None]
+    """A caution for each part whose counter and sampled power are too far apart, by the process where they are most."""
+    for part in dict.fromkeys(part for run in runs for window in run.windows for part in window.sampled_joules):
+        ratios = [ratio for ratio, _ in (_ratio(run, [part]) for run in runs) if ratio is not None]
         worst = max(ratios, key=lambda ratio: abs(ratio - 1), default=1.0)
         if abs(worst - 1) > AGREEMENT:
             yield Caution(
@@ -59,7 +52,7 @@ def _ratio(run: EnergyRun, parts: Collection[str]) -> tuple[float | None, str]:
     for window in run.windows:
         for part in parts:
             if part not in window.sampled_joules:
-                return None, f"{part}: {window.unsampled.get(part, NO_SECOND_READING)}"
+                return None, f"{part}: {window.unsampled.get(part, 'no second reading')}"
             if part not in window.joules:
                 return None, f"{part}: {window.missing.get(part, 'no value in a window')}"
     sampled_j = sum(window.sampled_joules[part] for window in run.windows for part in parts)
