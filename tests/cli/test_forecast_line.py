@@ -10,7 +10,7 @@ from command_line import command
 
 import stopwav
 from stopwav.cli.forecast_line import about, with_forecast
-from stopwav.record import Record
+from stopwav.record import Header, Piece, Record, now, runs_in
 from stopwav.studies import compare as compare_study
 from stopwav.studies import grid as grid_study
 
@@ -50,6 +50,16 @@ def test_what_is_short_goes_on_or_cannot_be_run_says_nothing(
     assert told(resume=True) == ""
     assert told("no-such-engine") == ""
     assert told(samples=-1) == ""
+
+
+def test_no_file_beside_the_run_stops_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A run under the name of another study, and one of the right study whose pieces nobody wrote."""
+    for name, study in (("compare-0", "grid"), ("compare-1", "compare")):
+        header = Header(stopwav="0.1.0", study=study, started=now(), spec={"engine": "fake", "engines": ["fake"]})
+        with Record.create(tmp_path / f"{name}.jsonl", header) as record:
+            record.append(Piece(key=["sample", 0, "fake", 0], status="ok", data={"unheard": "of"}))
+    assert [run.header.study for run in runs_in(tmp_path, "compare")] == ["compare"]
+    assert line(capsys, stopwav.compare, ["fake"], save=tmp_path) == ""
 
 
 def test_a_meters_log_asks_for_the_time_of_energy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
