@@ -3,12 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import soundfile
 from grid_runs import good_round, made_up, run
 from killed_runs import kill_and_resume
 
 import stopwav
-from stopwav.record import Header, Record
+from stopwav import Round
+from stopwav.record import Header, Record, now
 from stopwav.studies.grid import GridSpec
 from stopwav.studies.grid_cell import BUNDLED, Cell, audio_digest
 from stopwav.studies.grid_pieces import cell_place, round_to_piece
@@ -46,24 +48,29 @@ def test_a_run_on_other_audio_of_the_same_name_is_not_gone_on_with(tmp_path: Pat
     assert other.found == 0
 
 
-def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(
-    tmp_path: Path,
-) -> None:
-    hot = replace(good_round(0, Cell(1, 1), 1.0), throttled=True)
+def begun(folder: Path, one: Round) -> Path:
+    """A grid of one cell that was killed after this round."""
     spec = GridSpec(engine="fake", durations=[1], batch_sizes=[1], rounds=1)
-    header = Header(
-        stopwav="0.1.0",
-        study="grid",
-        started="2026-01-01T00:00:00Z",
-        spec=spec.model_dump(),
-        corpus={"digest": audio_digest(BUNDLED, 0)},
-    )
-    with Record.create(tmp_path / "grid-hot.jsonl", header) as begun:
-        begun.append(round_to_piece(cell_place(Cell(1, 1)).key(0, 0), hot))
+    corpus = {"digest": audio_digest(BUNDLED, 0)}
+    header = Header(stopwav="0.1.0", study="grid", started=now(), spec=spec.model_dump(), corpus=corpus)
+    with Record.create(folder / "grid-begun.jsonl", header) as record:
+        record.append(round_to_piece(cell_place(Cell(1, 1)).key(0, 0), one))
+    return record.path
+
+
+def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(tmp_path: Path) -> None:
+    path = begun(tmp_path, replace(good_round(0, Cell(1, 1), 1.0), throttled=True))
     record = stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
-    assert record.path == begun.path
+    assert record.path == path
     assert [piece.key for piece in record.pieces] == [["cell", 0, "1", 1, 0], ["cell", 0, "1", 1, 1]]
     assert "throttled" in [warning.code for warning in stopwav.results(record)[0].warnings]
+
+
+def test_a_run_that_was_tampered_with_is_not_gone_on_with(tmp_path: Path) -> None:
+    path = begun(tmp_path, good_round(0, Cell(1, 1), 1.0))
+    path.write_text(path.read_text().replace('"first_s"', '"frist_s"'))
+    with pytest.raises(stopwav.StopwavError, match=r"a round of cell \('1', 1\) .*without --resume"):
+        stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
 
 
 def test_an_unfinished_grid_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round, measure
 from stopwav.measure.workload import Workload
@@ -15,7 +16,7 @@ def take_round(
     record: Record, place: RoundPlace, index: int, workload: Workload, plan: Plan, device: str = "cpu"
 ) -> None:
     """Measure one round, as far as it is not in the record, and record it at once."""
-    had = place.rounds(record)
+    had = _had(record, place)
 
     def keep(one: Round) -> None:
         attempt = sum(earlier.index == index for earlier in place.rounds(record))
@@ -26,6 +27,17 @@ def take_round(
         keep(Round(index, "skipped", doom))
     else:
         measure(workload, plan, device=device, only=[index], had=had, on_round=keep)
+
+
+def _had(record: Record, place: RoundPlace) -> list[Round]:
+    try:
+        return place.rounds(record)
+    except (LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
+        raise StopwavError(
+            f"{record.path}: has a round of {place.kind} {place.parts} that stopwav did not write so ({reason}); "
+            "measure again without --resume"
+        ) from error
 
 
 def doom_of(rounds: Sequence[Round]) -> str:
