@@ -22,7 +22,7 @@ def take_round(
         attempt = sum(earlier.index == index for earlier in place.rounds(record))
         record.append(round_to_piece(place.key(index, attempt), one))
 
-    doom = None if any(one.index == index for one in had) else doom_of(had)
+    doom = None if any(one.index == index for one in had) else _doom_of(had)
     if doom:
         keep(Round(index, "skipped", doom))
     else:
@@ -40,7 +40,7 @@ def _had(record: Record, place: RoundPlace) -> list[Round]:
         ) from error
 
 
-def doom_of(rounds: Sequence[Round]) -> str:
+def _doom_of(rounds: Sequence[Round]) -> str:
     """Why no further round is tried; empty where one is.
 
     What ran out of memory or time would only do so again, and a model that is not there would be looked for in every
