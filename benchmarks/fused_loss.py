@@ -1,9 +1,9 @@
 """The fused transducer loss: checked against the oracle, then timed on LibriSpeech's shapes.
 
-    python benchmarks/fused_loss.py [--device cpu|cuda] [--batches 5] [--rounds 3] [--only check,times,stages,growth]
+    python benchmarks/fused_loss.py [--device cpu|cuda] [--batches 5] [--rounds 3] [--only check,times,stages]
 
 On a GPU: batch 30, and batches sorted under 10,000 frames, in float32, TF32 and bf16; the time of each stage beside its
-floor; growth over vocabulary and batch size. On a CPU: batch 8 in `stopwav loss`, beside the same loss on logits that
+floor (fused_growth.py has vocabularies and batch sizes). On a CPU: batch 8 in `stopwav loss`, beside the same loss on logits that
 are all there, and k2's or fast_rnnt's where one is installed. Prints Markdown. Width 512, 500 symbols, tanh; inputs are
 made outside of what is timed.
 """
@@ -34,8 +34,6 @@ from stopwav.studies.loss_step import StepCall
 
 WIDTH, SYMBOLS = 512, 500
 GPU_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
-VOCABULARIES = (500, 1000, 4096, 16384)
-BATCH_SIZES = (30, 60, 120, 240)
 CPU_BATCH, CPU_LOSSES, CPU_BASE = 8, ("fused", "torch", "k2"), "torch"
 MB = 1e6
 
@@ -161,25 +159,6 @@ def share(taken_s: float, floors: dict[str, float], name: str) -> str:
     return f"{taken_s / floors[name]:.1f}" if name in floors else ""
 
 
-def growth() -> None:
-    """Time and peak over vocabulary and batch size, in bf16."""
-    rows = []
-    for size, symbols in [*((30, one) for one in VOCABULARIES), *((one, SYMBOLS) for one in BATCH_SIZES[1:])]:
-        shapes = make_batches(load_shapes(), batch_size=size)[0]
-        batch = inputs_of(shapes, "bfloat16", symbols)
-        step = StepCall(FUSED, batch)
-        step_s = device_s(step, values=5)
-        forget(batch)
-        peak = peak_over_inputs_bytes(step)
-        logits = shapes.padded_cells * symbols * 4
-        row = (step_s * 1e3, step_s / shapes.cells * 1e9)
-        rows.append(
-            [str(size), f"{symbols:,}", *(f"{one:.2f}" for one in row), f"{peak / MB:.0f}", f"{logits / MB:,.0f}"]
-        )
-    head = ("batch", "symbols", "ms a step, bf16", "ns a cell", "peak over inputs, MB", "padded float32 logits, MB")
-    table(head, rows)
-
-
 def on_cpu(batches: int, rounds: int) -> None:
     """Time and memory at batch 8 beside the loss on materialised logits; losses take turns round by round."""
     with tempfile.TemporaryDirectory() as folder:
@@ -222,7 +201,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--batches", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3, help="on a CPU, fresh processes per loss")
-    parser.add_argument("--only", default="check,times,stages,growth")
+    parser.add_argument("--only", default="check,times,stages")
     return parser.parse_args()
 
 
@@ -244,8 +223,6 @@ def main() -> None:
         times(chosen.batches)
     if "stages" in parts:
         stages()
-    if "growth" in parts:
-        growth()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ STAGES = {
     "score_cells": "scores",
     "logit_gradient": "gradient of logits",
     "add_up_rows": "sums to inputs",
-    "sum_from_start": "lattice",
-    "posteriors_from_end": "lattice",
+    "sum_paths": "lattice",
+    "posteriors": "lattice",
     "map_cells": "map of cells",
 }
 PRODUCT_MARKS = ("gemm", "cutlass", "nvjet", "xmma", "splitk", "cublas")

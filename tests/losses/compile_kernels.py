@@ -51,7 +51,6 @@ for narrow, wide in (("bf16", "fp32"), ("fp32", "fp32"), ("fp64", "fp64")):
     for kernel in (cells.map_cells, cells.score_cells, cells.logit_gradient):
         compile_one(kernel, narrow, wide, **block, **sizes)
     for one_symbol in (True, False):
-        for kernel in (lattice.sum_from_start, lattice.posteriors_from_end):
-            places = {"ONE_SYMBOL": one_symbol, "PLACES": 64, "WIDE": block["WIDE"]}
-            compile_one(kernel, narrow, wide, **places)
+        for kernel in (lattice.sum_paths, lattice.posteriors):
+            compile_one(kernel, narrow, wide, **block, PLACES=64, ONE_SYMBOL=one_symbol)
 print("compiled")

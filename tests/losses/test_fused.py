@@ -85,20 +85,23 @@ def test_logits_of_ten_thousand(place: tuple[str, str]) -> None:
 @pytest.mark.parametrize("place", [PLACES[0], *PLACES[2:]])
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision_is_no_further_off_than_autocast(place: tuple[str, str], precision: str) -> None:
-    check_against_autocast(place, precision, seeds=6, lengths=[(40, 12), (35, 11), (20, 1), (40, 12)])
+    check_against_autocast(place, precision, seeds=15, lengths=[(40, 12), (35, 11), (20, 1), (40, 12)])
 
 
 @interpreted
 def test_half_precision_is_no_further_off_than_autocast_interpreted() -> None:
     # In float16 alone: the interpreter cuts bf16 off where a GPU rounds it.
     pytest.importorskip("triton")
-    check_against_autocast(("triton", "cpu"), "float16", seeds=2, lengths=[(12, 5), (7, 4), (6, 1)])
+    check_against_autocast(("triton", "cpu"), "float16", seeds=3, lengths=[(12, 5), (7, 4), (6, 1)])
 
 
 def check_against_autocast(place: tuple[str, str], precision: str, seeds: int, lengths: list[tuple[int, int]]) -> None:
-    """Over some batches, value and gradients are together no further from the truth than PyTorch's autocast is."""
+    """In the median of some batches, value and gradients are no further from the truth than PyTorch's autocast is.
+
+    The median, since where two paths are about equal a rounding decides between them, and then one batch decides all.
+    """
     dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}[precision]
-    ours, theirs = torch.zeros(5), torch.zeros(5)
+    ours, theirs = [], []
     for seed in range(seeds):
         exact = draw(seed, lengths, symbols=50, width=64)
         weights = weights_of(exact)
@@ -112,9 +115,10 @@ def check_against_autocast(place: tuple[str, str], precision: str, seeds: int, l
         gradients = torch.autograd.grad((losses * weights.to(losses)).sum(), batch.inputs)
         for errors, value, grads in ((ours, *found), (theirs, losses, gradients)):
             pairs = [(value, truth[0]), *zip(grads, truth[1], strict=True)]
-            errors += torch.tensor([distance(one, true) ** 2 for one, true in pairs])
+            errors.append([distance(one, true) for one, true in pairs])
+    ratios = (torch.tensor(ours) / torch.tensor(theirs)).median(dim=0).values
     # 2 %: both round, each in an order of its own.
-    assert (ours.sqrt() <= 1.02 * theirs.sqrt()).all(), (ours.sqrt() / theirs.sqrt()).tolist()
+    assert (ratios <= 1.02).all(), ratios.tolist()
 
 
 @by_place

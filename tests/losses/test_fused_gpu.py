@@ -69,6 +69,25 @@ def test_a_gpu_is_not_waited_for_and_any_stream_will_do(lengths_on: str) -> None
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")
+def test_little_memory_makes_small_chunks() -> None:
+    batch = draw(9, [(200, 50), (190, 40), (120, 49), (200, 30)], symbols=500, width=64).to(torch.float32, "cuda")
+    expected = step(batch, ("triton", "cuda"), weights_of(batch))
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_reserved()
+    # The logits and activations of all 37,000 cells take 80 MB and more.
+    torch.cuda.set_per_process_memory_fraction((held + 60e6) / torch.cuda.get_device_properties(0).total_memory)
+    try:
+        found = step(batch, ("triton", "cuda"), weights_of(batch))
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert torch.cuda.max_memory_reserved() <= held + 60e6
+    for one, other in zip((found[0], *found[1]), (expected[0], *expected[1]), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
 @interpreted
 def test_kernels_compile_for_a_gpu() -> None:
     """Interpreting says nothing of types: Triton's compiler needs no GPU for an answer."""

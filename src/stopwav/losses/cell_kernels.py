@@ -22,9 +22,8 @@ def _activated(x, ACTIVATION: tl.constexpr):
     """The activation; a NaN stays one."""
     y = x
     if ACTIVATION == "tanh":
-        small = tl.exp(-2 * tl.abs(x))
-        y = (1 - small) / (1 + small)
-        y = tl.where(x < 0, -y, y)
+        # One division and one exponential; an infinite one gives 1.
+        y = 1 - 2 / (1 + tl.exp(2 * x))
     elif ACTIVATION == "relu":
         y = tl.where(x < 0, 0.0, x)
     return y
@@ -168,7 +167,8 @@ def logit_gradient(
     """
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     offset = tl.load(bias + column, mask=column < V, other=0).to(WIDE)
-    sums = tl.zeros([COLUMNS], WIDE)
+    # Summed up over rows at the end, since threads have to meet for that.
+    sums = tl.zeros([ROWS, COLUMNS], WIDE)
     for block in range(tl.program_id(0) * ROWS, size, tl.num_programs(0) * ROWS):
         row = block + tl.arange(0, ROWS)
         cell = first + row
@@ -177,7 +177,7 @@ def logit_gradient(
         n = encoding // T
         place = tl.load(prediction_rows + cell, mask=real, other=0) - n * PLACES
         labelled = real & (place < tl.load(widths + n, mask=real, other=1) - 1)
-        target = tl.load(targets + n * (PLACES - 1) + place, mask=labelled, other=-1)
+        target = tl.load(targets + n * (PLACES - 1) + place, mask=labelled, other=-1).to(tl.int32)
         blank = tl.load(to_blank + cell, mask=real, other=0)
         label = tl.load(to_label + cell, mask=real, other=0)
         peak = tl.load(peaks + cell, mask=real, other=0)
@@ -191,9 +191,9 @@ def logit_gradient(
         # Also where nothing is real: the products that follow read every row and column.
         grad = tl.where(inside, grad, 0.0)
         tl.store(at, grad.to(logits.dtype.element_ty), mask=(row < size)[:, None] & (column < VP)[None, :])
-        sums += tl.sum(grad, axis=0)
+        sums += grad
     part = bias_parts + tl.program_id(0) * VP + column
-    tl.store(part, tl.load(part, mask=column < VP, other=0) + sums, mask=column < VP)
+    tl.store(part, tl.load(part, mask=column < VP, other=0) + tl.sum(sums, axis=0), mask=column < VP)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -244,19 +244,22 @@ def add_up_rows(
         low = (tl.maximum(first - begin, 0) + stride - 1) // stride
         high = tl.minimum((tl.maximum(end - begin, 0) + stride - 1) // stride, count if OVER_FRAMES else width)
         high = tl.where(exists, high, low)
-        total_here = tl.zeros([COLUMNS], WIDE)
+        # Its own part of what the activation was given is the same in all of its cells.
+        place = tl.full([COLUMNS], row, tl.int64) * D + column
+        x = tl.load(
+            (predictions if OVER_FRAMES else encodings) + place, mask=column < tl.where(exists, D, 0), other=0
+        ).to(WIDE)
+        gathered = tl.zeros([ROWS, COLUMNS], WIDE)
         for block in range(low, high, ROWS):
             k = block + tl.arange(0, ROWS)
             inside = (k < high)[:, None] & (column < D)[None, :]
             at = (begin + k * stride - first).to(tl.int64)[:, None] * DP + column[None, :]
             grad = tl.load(grads + at, mask=inside, other=0).to(WIDE)
             if ACTIVATION != "none":
-                encoding = n * T + (k if OVER_FRAMES else k * 0 + index)
-                prediction = n * PLACES + (k * 0 + index if OVER_FRAMES else k)
-                x = tl.load(encodings + encoding.to(tl.int64)[:, None] * D + column[None, :], mask=inside, other=0)
-                y = tl.load(predictions + prediction.to(tl.int64)[:, None] * D + column[None, :], mask=inside, other=0)
-                grad *= _slope(x.to(WIDE) + y.to(WIDE), ACTIVATION)
-            total_here += tl.sum(grad, axis=0)
-        sums = total + tl.full([COLUMNS], row, tl.int64) * D + column
+                other_row = (n * T + k if OVER_FRAMES else n * PLACES + k).to(tl.int64)
+                other = (encodings if OVER_FRAMES else predictions) + other_row[:, None] * D + column[None, :]
+                y = tl.load(other, mask=inside, other=0).to(WIDE)
+                grad *= _slope(x[None, :] + y, ACTIVATION)
+            gathered += grad
         mine = column < tl.where(low < high, D, 0)
-        tl.store(sums, tl.load(sums, mask=mine, other=0) + total_here, mask=mine)
+        tl.store(total + place, tl.load(total + place, mask=mine, other=0) + tl.sum(gathered, axis=0), mask=mine)

@@ -131,7 +131,7 @@ def _posteriors(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topolo
     """By Triton's kernels on a GPU that has them: a recursion of hundreds of steps is all launches in PyTorch."""
     if blank.is_cuda:
         try:
-            from stopwav.losses.packed import lattice_posteriors
+            from stopwav.losses.lattice_sums import lattice_posteriors
         except ImportError:
             return posteriors(blank, label, lengths, topology)
         with torch.cuda.device_of(blank):

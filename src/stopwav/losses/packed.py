@@ -7,28 +7,25 @@ device it is bounded by the padded sizes, kernels skip what is not real, and mat
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
 from stopwav.errors import StopwavError
 from stopwav.losses import cell_kernels as cells
-from stopwav.losses import lattice_kernels as lattice
 from stopwav.losses.job import Inputs, Job
+from stopwav.losses.lattice_sums import sum_paths, triton_type, weighted_posteriors
 from stopwav.losses.lengths import Lengths
 from stopwav.losses.precision import add_product
-from stopwav.losses.recursion import Posteriors, Topology
 
-# Activations and logits of one chunk. At batch 30 of LibriSpeech in bf16 that is a fifth of the cells: enough to fill
-# the device, and few enough that the whole loss stays below 400 MB.
+# Activations and logits of one chunk, where they fit. At batch 30 of LibriSpeech in bf16 that is a fifth of the cells:
+# enough to fill the device, and few enough that the whole loss stays below 400 MB.
 WORKSPACE_BYTES = 256_000_000
-# Of the memory that is free, where that is less: gradients of the inputs have to fit beside it.
-WORKSPACE_SHARE = 0.5
 # Rows of a matrix are multiples of 16 values long: the fast matrix products ask for rows that begin at multiples of 16
 # bytes, and Triton moves as many at once where it can tell that they do.
 ROW_VALUES = 16
@@ -37,6 +34,8 @@ TILE = 4096
 WIDEST_TILE = 1024
 # Programs that share the rows of a chunk, for each of the device's processors: enough to hide the wait for memory.
 PROGRAMS_EACH = 8
+# Earlier versions of Triton launch a compiled kernel without its constants.
+RELAUNCHES = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
 
 
 @dataclass(frozen=True)
@@ -60,41 +59,48 @@ def losses(inputs: Inputs, job: Job) -> tuple[Tensor, tuple[Tensor, ...]]:
     """-log p of every utterance, and what each real cell keeps."""
     joiner = _Joiner(inputs, job, _packing(job.lengths, inputs))
     kept = joiner.scores()
-    alpha, totals = _sum_from_start(*kept[2:], *joiner.place(), job.lengths, "standard", joiner.places)
+    sums = sum_paths(*kept[2:], *joiner.place(), job.lengths, "standard", joiner.places)
     packing = joiner.packing
-    return -totals.to(job.arithmetic.wide), (
-        *(*kept, alpha, totals),
+    return -sums[2].to(job.arithmetic.wide), (
+        *(*kept, *sums),
         *(packing.starts, packing.widths, packing.encoding_rows, packing.prediction_rows),
     )
 
 
 def gradients(inputs: Inputs, job: Job, kept: tuple[Tensor, ...], grad_losses: Tensor) -> Inputs:
     """The gradient of each input in the wide type."""
-    peaks, spreads, blank, label, alpha, totals, starts, widths, encoding_rows, prediction_rows = kept
+    peaks, spreads, blank, label, alpha, beta, totals, starts, widths, encoding_rows, prediction_rows = kept
     joiner = _Joiner(inputs, job, _Packing(starts, widths, encoding_rows, prediction_rows, len(encoding_rows)))
     weights = -grad_losses.to(peaks.dtype)
-    arcs = _posteriors(
-        *(blank, label, alpha, totals),
+    arcs = weighted_posteriors(
+        *(blank, label, alpha, beta, totals),
         *(weights, weights * (1 + job.fastemit_lambda)),
         *joiner.place(),
         job.lengths,
         "standard",
-        joiner.places,
+        inputs.encodings.shape[1] * joiner.places,
     )
     return joiner.gradients(peaks, spreads, *arcs)
 
 
-def lattice_posteriors(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology) -> Posteriors:
-    """The log-probability of each utterance and the posteriors of its arcs, from padded scores `(N, T, U + 1)`."""
-    batch, frames, places = blank.shape
-    wide = torch.promote_types(blank.dtype, torch.float32)
-    blank, label = blank.to(wide).contiguous(), label.to(wide).contiguous()
-    starts = torch.arange(batch, device=blank.device) * (frames * places)
-    rows = torch.full_like(starts, places)
-    ones = blank.new_ones(batch)
-    alpha, totals = _sum_from_start(blank, label, starts, rows, lengths, topology, places)
-    arcs = _posteriors(blank, label, alpha, totals, ones, ones, starts, rows, lengths, topology, places)
-    return Posteriors(totals, *arcs)
+class _Launcher:
+    """A kernel that is launched chunk by chunk on the same tensors.
+
+    Of most launches the host's part is finding out from the arguments which compilation they want; that is the first
+    one's in all of them. `options` are the kernel's last parameters, in their order.
+    """
+
+    def __init__(self, kernel: Any, **options: object) -> None:
+        self._kernel, self._options = kernel, options
+        self._compiled: Any = None
+
+    def __call__(self, grid: tuple[int, int], *arguments: object) -> None:
+        if self._compiled is None:
+            compiled = self._kernel[grid](*arguments, **self._options)
+            # An interpreted kernel is not compiled, and stays None.
+            self._compiled = compiled if RELAUNCHES else None
+        else:
+            self._compiled[(*grid, 1)](*arguments, *self._options.values())
 
 
 class _Joiner:
@@ -109,7 +115,7 @@ class _Joiner:
         self._symbols = len(inputs.weight)
         padding = (0, -self._width % ROW_VALUES, 0, -self._symbols % ROW_VALUES)
         self._weight = functional.pad(inputs.weight.to(job.arithmetic.dtype), padding)
-        self._wide = _triton_type(job.arithmetic.wide)
+        self._wide = triton_type(job.arithmetic.wide)
 
     def place(self) -> tuple[Tensor, Tensor]:
         """Where each utterance's cells start, and how long its rows are."""
@@ -118,17 +124,17 @@ class _Joiner:
     def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Peak, spread, blank score and label score of every real cell."""
         kept = [self._encodings.new_zeros(self.packing.cells, dtype=self._job.arithmetic.wide) for _ in range(4)]
+        rows, columns = _tile(self._symbols)
+        fill = self._filling()
+        score = _Launcher(cells.score_cells, WIDE=self._wide, ROWS=rows, COLUMNS=columns)
         for hidden, logits, first, size in self._chunks():
-            self._fill(hidden, first, size)
+            fill(hidden, first, size)
             torch.mm(hidden, self._weight.T, out=logits)
-            rows, columns = _tile(self._symbols)
-            cells.score_cells[(triton.cdiv(size, rows),)](
+            score(
+                (triton.cdiv(size, rows), 1),
                 *(logits, self._bias, self._job.targets, *self._maps()),
                 *kept,
                 *(first, size, *self._sizes(), self._job.blank),
-                WIDE=self._wide,
-                ROWS=rows,
-                COLUMNS=columns,
             )
         peaks, spreads, blank, label = kept
         return peaks, spreads, blank, label
@@ -142,62 +148,81 @@ class _Joiner:
         programs = _programs(self._encodings.device)
         bias_parts = to_weight.new_zeros(programs, len(self._weight))
         rows, columns = _tile(len(self._weight))
+        fill = self._filling()
+        differentiate = _Launcher(cells.logit_gradient, WIDE=self._wide, ROWS=rows, COLUMNS=columns)
+        add_to_encodings = self._adding(to_encodings, over_frames=False)
+        add_to_predictions = self._adding(to_predictions, over_frames=True)
         for hidden, logits, first, size in self._chunks():
-            self._fill(hidden, first, size)
+            fill(hidden, first, size)
             torch.mm(hidden, self._weight.T, out=logits)
-            cells.logit_gradient[(programs, triton.cdiv(len(self._weight), columns))](
+            differentiate(
+                (programs, triton.cdiv(len(self._weight), columns)),
                 *(logits, self._bias, self._job.targets, *self._maps()),
                 *(peaks, spreads, to_blank, to_label, bias_parts),
                 *(first, size, *self._sizes(), self._job.blank),
-                WIDE=self._wide,
-                ROWS=rows,
-                COLUMNS=columns,
             )
             add_product(to_weight, logits.T, hidden)
             # The activations are done with; what goes back to them takes their place.
             torch.mm(logits, self._weight, out=hidden)
-            self._add_up(hidden, first, size, to_encodings, over_frames=False)
-            self._add_up(hidden, first, size, to_predictions, over_frames=True)
+            add_to_encodings(hidden, first, size)
+            add_to_predictions(hidden, first, size)
         to_bias = bias_parts.sum(dim=0)[: self._symbols]
         return Inputs(to_encodings, to_predictions, to_weight[: self._symbols, : self._width].clone(), to_bias)
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor, int, int]]:
         """Room for the activations and the logits of each chunk, its first cell, and how many it has."""
-        symbols, width = self._weight.shape
-        cell_bytes = (symbols + width) * self._weight.element_size()
-        most = self._job.chunk_cells or max(1, _workspace_bytes(self._weight.device) // cell_bytes)
-        # Chunks of one size: a small one at the end would leave the device idle.
-        count = -(-self.packing.cells // most)
-        step = -(-self.packing.cells // count)
-        hidden, logits = self._weight.new_empty(step, width), self._weight.new_empty(step, symbols)
-        for first in range(0, self.packing.cells, step):
-            size = min(step, self.packing.cells - first)
+        hidden, logits = self._room()
+        for first in range(0, self.packing.cells, len(hidden)):
+            size = min(len(hidden), self.packing.cells - first)
             yield hidden[:size], logits[:size], first, size
 
-    def _fill(self, hidden: Tensor, first: int, size: int) -> None:
-        rows, columns = _tile(hidden.shape[1])
-        cells.pack_hidden[(triton.cdiv(size, rows), triton.cdiv(hidden.shape[1], columns))](
-            *(hidden, self._encodings, self._predictions, self.packing.encoding_rows, self.packing.prediction_rows),
-            *(first, size, self._width, hidden.shape[1]),
-            ACTIVATION=self._job.activation,
-            WIDE=self._wide,
-            ROWS=rows,
-            COLUMNS=columns,
-        )
+    def _room(self) -> tuple[Tensor, Tensor]:
+        """Room for the activations and the logits of one chunk."""
+        symbols, width = self._weight.shape
+        most = self._job.chunk_cells or WORKSPACE_BYTES // ((symbols + width) * self._weight.element_size()) or 1
+        while True:
+            # Chunks of one size: a small one at the end would leave the device idle.
+            step = -(-self.packing.cells // -(-self.packing.cells // most))
+            try:
+                return self._weight.new_empty(step, width), self._weight.new_empty(step, symbols)
+            except torch.OutOfMemoryError:
+                if most == 1:
+                    raise
+            # A quarter: what comes later has to fit beside it. Asking what is free takes longer than a chunk does.
+            most = max(1, min(most, self.packing.cells) // 4)
 
-    def _add_up(self, grads: Tensor, first: int, size: int, total: Tensor, over_frames: bool) -> None:
+    def _filling(self) -> Callable[[Tensor, int, int], None]:
+        """What writes the activations of a chunk."""
+        width = self._weight.shape[1]
+        rows, columns = _tile(width)
+        options = {"ACTIVATION": self._job.activation, "WIDE": self._wide, "ROWS": rows, "COLUMNS": columns}
+        launch = _Launcher(cells.pack_hidden, **options)
+
+        def fill(hidden: Tensor, first: int, size: int) -> None:
+            launch(
+                (triton.cdiv(size, rows), triton.cdiv(width, columns)),
+                *(hidden, self._encodings, self._predictions),
+                *(self.packing.encoding_rows, self.packing.prediction_rows, first, size, self._width, width),
+            )
+
+        return fill
+
+    def _adding(self, total: Tensor, over_frames: bool) -> Callable[[Tensor, int, int], None]:
+        """What adds a chunk's gradients up to the rows that they belong to."""
         # Narrow blocks of columns, as there are few rows to share among the programs; 128 bytes of bf16 at least.
         columns = min(64, triton.next_power_of_2(self._width))
-        cells.add_up_rows[(_programs(grads.device), triton.cdiv(self._width, columns))](
-            *(grads, self._encodings, self._predictions, total, self.packing.encoding_rows),
-            *(self.packing.starts, self.packing.widths, self._job.lengths.frames),
-            *(first, size, self._batch, self._frames, self.places, self._width, grads.shape[1]),
-            OVER_FRAMES=over_frames,
-            ACTIVATION=self._job.activation,
-            WIDE=self._wide,
-            ROWS=32,
-            COLUMNS=columns,
-        )
+        options = {"OVER_FRAMES": over_frames, "ACTIVATION": self._job.activation, "WIDE": self._wide}
+        launch = _Launcher(cells.add_up_rows, **options, ROWS=32, COLUMNS=columns)
+
+        def add(grads: Tensor, first: int, size: int) -> None:
+            launch(
+                (_programs(grads.device), triton.cdiv(self._width, columns)),
+                *(grads, self._encodings, self._predictions, total, self.packing.encoding_rows),
+                *(self.packing.starts, self.packing.widths, self._job.lengths.frames),
+                *(first, size, self._batch, self._frames, self.places, self._width, grads.shape[1]),
+            )
+
+        return add
 
     def _maps(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.packing.widths, self.packing.encoding_rows, self.packing.prediction_rows
@@ -225,70 +250,13 @@ def _packing(lengths: Lengths, inputs: Inputs) -> _Packing:
     return _Packing(starts, widths, rows[0], rows[1], count)
 
 
-def _sum_from_start(
-    blank: Tensor, label: Tensor, starts: Tensor, rows: Tensor, lengths: Lengths, topology: Topology, places: int
-) -> tuple[Tensor, Tensor]:
-    """The sum over paths to each cell, and the log-probability of each utterance."""
-    alpha = torch.empty_like(blank, dtype=torch.float64)
-    totals = alpha.new_empty(len(lengths.frames))
-    lattice.sum_from_start[(len(totals),)](
-        *(blank, label, alpha, totals, starts, rows, lengths.frames, lengths.labels),
-        **_lattice_options(blank, topology, places),
-    )
-    return alpha, totals
-
-
-def _posteriors(
-    blank: Tensor,
-    label: Tensor,
-    alpha: Tensor,
-    totals: Tensor,
-    blank_weights: Tensor,
-    label_weights: Tensor,
-    starts: Tensor,
-    rows: Tensor,
-    lengths: Lengths,
-    topology: Topology,
-    places: int,
-) -> tuple[Tensor, Tensor]:
-    """The weighted posteriors of each cell's blank and label, zero outside of an utterance."""
-    to_blank, to_label = torch.zeros_like(blank), torch.zeros_like(label)
-    lattice.posteriors_from_end[(len(totals),)](
-        *(blank, label, alpha, totals, torch.empty_like(alpha), blank_weights, label_weights, to_blank, to_label),
-        *(starts, rows, lengths.frames, lengths.labels),
-        **_lattice_options(blank, topology, places),
-    )
-    return to_blank, to_label
-
-
-def _lattice_options(blank: Tensor, topology: Topology, places: int) -> dict[str, object]:
-    block = triton.next_power_of_2(places)
-    # One place a thread, up to the 8 warps that still talk to each other quickly.
-    warps = min(8, max(1, block // 32))
-    one_symbol = topology == "one-symbol-per-frame"
-    return {"ONE_SYMBOL": one_symbol, "WIDE": _triton_type(blank.dtype), "PLACES": block, "num_warps": warps}
-
-
 def _tile(width: int) -> tuple[int, int]:
     """Rows and columns of a block that a program holds."""
     columns = min(WIDEST_TILE, triton.next_power_of_2(width))
     return max(1, TILE // columns), columns
 
 
-def _triton_type(dtype: torch.dtype) -> object:
-    return tl.float64 if dtype == torch.float64 else tl.float32
-
-
 def _programs(device: torch.device) -> int:
     if device.type != "cuda":
         return 2  # interpreted, one after the other: two, so that sharing rows is tried
     return PROGRAMS_EACH * torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _workspace_bytes(device: torch.device) -> int:
-    """How much a chunk may take: what is free decides where that is little."""
-    if device.type != "cuda":
-        return WORKSPACE_BYTES
-    free = torch.cuda.mem_get_info(device)[0]
-    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return min(WORKSPACE_BYTES, int(WORKSPACE_SHARE * (free + idle)))

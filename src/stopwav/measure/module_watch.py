@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
+from operator import itemgetter
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
@@ -156,27 +157,39 @@ class ModuleWatch:
         return self._now_ns()
 
     def _hook_graph(self, roots: Iterable[Any], numbers: list[int], makers: list[str]) -> None:
-        seen = set()
-        open_nodes = [root.grad_fn for root in roots]
-        while open_nodes:
-            node = open_nodes.pop()
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            row = self._row_of(node, numbers, makers)
-            self._node_handles.append(node.register_prehook(partial(self._enter_node, row)))
-            if self._waits and node._sequence_nr() == _LEAF:
-                # What follows the last gradient is the wait for those of the other processes.
-                self._node_handles.append(node.register_hook(self._leave_leaf))
-            open_nodes += [following for following, _ in node.next_functions]
+        """Hook the nodes at which another row's turn may come.
 
-    def _row_of(self, node: Any, numbers: list[int], makers: list[str]) -> str:
-        number = node._sequence_nr()
-        if number == _LEAF:
-            # A leaf that is no parameter of the model, such as an input, belongs to nobody.
-            return self._rows.owners.get(id(getattr(node, "variable", None)), REST)
-        place = bisect_right(numbers, number) - 1
-        return makers[place] if place >= 0 else REST
+        A hook costs about as much as launching a kernel, and there are thousands of nodes. PyTorch runs those that are
+        ready from the highest number down, and whatever uses a node's result has a higher one: so they run in order,
+        but for leaves, which run at once, and for what a node written in Python does meanwhile.
+        """
+        from torch.autograd.function import BackwardCFunction
+
+        leaves, inner = _nodes_of(roots)
+        hooked = set()
+        at_work, sure = "", False
+        for number, node, following in inner:
+            place = bisect_right(numbers, number) - 1
+            row = makers[place] if place >= 0 else REST
+            if row != at_work or not sure:
+                self._hook_node(node, row)
+            at_work, sure = row, not (self._waits or isinstance(node, BackwardCFunction))
+            for leaf, _ in following:
+                if leaf not in leaves:
+                    continue
+                # A leaf that is no parameter of the model, such as an input, belongs to nobody.
+                owner = self._rows.owners.get(id(getattr(leaf, "variable", None)), REST)
+                if owner != row or self._waits:
+                    sure = False
+                    if leaf not in hooked:
+                        hooked.add(leaf)
+                        self._hook_node(leaf, owner)
+
+    def _hook_node(self, node: Any, row: str) -> None:
+        self._node_handles.append(node.register_prehook(partial(self._enter_node, row)))
+        if self._waits and node._sequence_nr() == _LEAF:
+            # What follows the last gradient is the wait for those of the other processes.
+            self._node_handles.append(node.register_hook(self._leave_leaf))
 
     def _enter_node(self, row: str, gradients: Any) -> None:
         del gradients
@@ -186,6 +199,26 @@ class ModuleWatch:
     def _leave_leaf(self, inputs: Any, outputs: Any) -> None:
         del inputs, outputs
         self._switch(COMMUNICATION)
+
+
+def _nodes_of(roots: Iterable[Any]) -> tuple[set[Any], list[tuple[int, Any, Any]]]:
+    """The leaves of the graph behind some tensors; its other nodes by falling number, each with what follows it."""
+    leaves, inner = set(), []
+    seen: set[Any] = {None}
+    open_nodes = [root.grad_fn for root in roots]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        number, following = node._sequence_nr(), node.next_functions
+        if number == _LEAF:
+            leaves.add(node)
+        else:
+            inner.append((number, node, following))
+            open_nodes += [one for one, _ in following]
+    inner.sort(key=itemgetter(0), reverse=True)
+    return leaves, inner
 
 
 def _tensors(value: Any) -> Iterator[Any]:

@@ -1,0 +1,134 @@
+"""How transducer losses grow with vocabulary and batch size on a GPU, and the largest batch that fits. Prints Markdown.
+
+    python benchmarks/fused_growth.py [--losses fused,torchaudio,warprnnt-numba] [--dtype bfloat16] [--device cuda]
+                                      [--vocabularies 500,1000,4096,16384] [--batch-sizes 30,60,120,240] [--most 960]
+
+LibriSpeech's shapes, width 512. Each loss runs in a process of its own, which is started anew after a failure; the
+time is the median of 5 steps, the peak the allocator's over the inputs. The largest batch is found by doubling up to
+`--most`, then by halving the gap three times.
+"""
+
+from __future__ import annotations
+
+import argparse
+from statistics import median
+
+from stopwav.measure.machine import describe
+from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.speech.batches import make_batches
+from stopwav.speech.shapes import load_shapes
+from stopwav.studies.loss import LOSS_PLAN
+from stopwav.studies.loss_step import StepPlace, StepRunner
+
+WIDTH = 512
+STEPS = 5
+HALVINGS = 3
+TIME_LIMIT_S = 120.0
+
+
+class Probe:
+    """A loss in its process."""
+
+    def __init__(self, loss: str, dtype: str, device: str) -> None:
+        self._loss, self._dtype, self._device = loss, dtype, device
+
+    def step(self, batch_size: int, vocab: int) -> tuple[float, int]:
+        """Seconds of a step, and the bytes of its peak over the inputs."""
+        import torch
+
+        from stopwav.measure.kernel_clock import KernelClock
+
+        place = StepPlace(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
+        shapes = make_batches(load_shapes(), batch_size=batch_size)[0]
+        call = StepRunner(place, LOSS_PLAN).call(shapes, seed=0)
+        torch.cuda.empty_cache()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        clock = KernelClock(self._device)
+        return median(clock.time(call).device_s or 0.0 for _ in range(STEPS)), peak
+
+
+class Loss:
+    """A loss and its process, which is started when it is first asked and after each failure."""
+
+    def __init__(self, name: str, dtype: str, device: str) -> None:
+        self.name, self._arguments = name, (name, dtype, device)
+        self._process: FreshProcess | None = None
+
+    def step(self, batch_size: int, vocab: int) -> Outcome:
+        """How a step went."""
+        outcome = Outcome("ok")
+        if self._process is None:
+            self._process = FreshProcess(Probe, *self._arguments)
+            outcome = self._process.start(TIME_LIMIT_S)
+        if outcome.ok:
+            outcome = self._process.call("step", batch_size, vocab, time_limit_s=TIME_LIMIT_S)
+        if not outcome.ok:
+            self.close()
+        return outcome
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+def told(outcome: Outcome) -> str:
+    """A cell of the table."""
+    if not outcome.ok:
+        return outcome.status if outcome.status in ("oom", "timeout") else f"{outcome.status}: {outcome.message[:60]}"
+    seconds, peak = outcome.value
+    return f"{1e3 * seconds:.1f} ms, {peak / 1e9:.2f} GB"
+
+
+def largest(loss: Loss, start: int, most: int, vocab: int) -> str:
+    """The largest batch that was seen to fit, and what became of the next."""
+    fits, fails, why = start, 0, ""
+    while not fails and fits < most:
+        outcome = loss.step(2 * fits, vocab)
+        if outcome.ok:
+            fits *= 2
+        else:
+            fails, why = 2 * fits, told(outcome)
+    for _ in range(HALVINGS if fails else 0):
+        middle = (fits + fails) // 2
+        outcome = loss.step(middle, vocab)
+        if outcome.ok:
+            fits = middle
+        else:
+            fails, why = middle, told(outcome)
+    return f"{fits}; {fails} does not: {why}" if fails else f"{fits}; larger ones were not tried"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--losses", default="fused,torchaudio,warprnnt-numba")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--vocabularies", default="500,1000,4096,16384")
+    parser.add_argument("--batch-sizes", default="30,60,120,240")
+    parser.add_argument("--most", type=int, default=960)
+    chosen = parser.parse_args()
+    vocabularies = [int(text) for text in chosen.vocabularies.split(",")]
+    sizes = [int(text) for text in chosen.batch_sizes.split(",")]
+    points = [*((sizes[0], vocab) for vocab in vocabularies), *((size, vocabularies[0]) for size in sizes[1:])]
+    machine = describe()
+    print(f"{', '.join(one.name for one in machine.gpus)}; {chosen.dtype}\n")
+    print("| loss | batch | symbols | step and peak over inputs |\n|---|---|---|---|")
+    for name in chosen.losses.split(","):
+        loss = Loss(name, chosen.dtype, chosen.device)
+        for size, vocab in points:
+            print(f"| {name} | {size} | {vocab:,} | {told(loss.step(size, vocab))} |", flush=True)
+        best = largest(loss, sizes[-1], chosen.most, vocabularies[0])
+        print(f"| {name} | largest that fits | {vocabularies[0]:,} | {best} |", flush=True)
+        loss.close()
+
+
+if __name__ == "__main__":
+    main()
