@@ -115,6 +115,36 @@ def test_a_race_is_interleaved_and_finds_the_faster(tmp_path: Path) -> None:
     assert stopwav.Race(race.b, race.a, 0.01).verdict.kind == "slower"
 
 
+def test_a_race_goes_on_from_the_rounds_that_are_had(tmp_path: Path) -> None:
+    log = tmp_path / "order"
+    plan = Plan(rounds=4, min_values=5, max_values=5, warmup_s=0.01, min_values_s=0.01)
+    first = Scripted("a", log, (0.020, 0.030, 0.026, 0.040))
+    second = Scripted("b", log, (0.010, 9.0, 0.0151, 0.0129, 0.020))
+    begun = stopwav.race(first, second, plan, only=[0, 1])
+    assert log.read_text() == "abba"
+    told: list[tuple[int, int]] = []
+    # The second round of b was lost.
+    had = (begun.a.rounds, begun.b.rounds[:1])
+    race = stopwav.race(first, second, plan, had=had, on_round=lambda side, one: told.append((side, one.index)))
+    assert log.read_text() == "abba" + "b" + "ab" + "ba"
+    assert told == [(1, 1), (0, 2), (1, 2), (1, 3), (0, 3)]
+    assert race.a.rounds[:2] == begun.a.rounds
+    assert race.pairs[0] == pytest.approx([0.020, 0.030, 0.026, 0.040])
+    assert race.pairs[1] == pytest.approx([0.010, 0.0151, 0.0129, 0.020])
+
+
+def test_a_race_of_rounds_that_are_had_measures_nothing_and_has_a_verdict(tmp_path: Path) -> None:
+    plan = Plan(rounds=3, min_values=5, max_values=5, warmup_s=0.01, min_values_s=0.01)
+    first = Scripted("a", tmp_path / "order", (0.020, 0.030, 0.040))
+    rounds = stopwav.measure(first, plan).rounds
+    # Three rounds against two of them: the two that both have are paired.
+    race = stopwav.race(first, first, plan, had=(rounds, rounds[1:]), only=())
+    assert (tmp_path / "order").read_text() == "aaa"
+    assert race.pairs == ([0.030, 0.040], [0.030, 0.040])
+    assert race.verdict.ratio == 1.0
+    assert stopwav.race(first, first, plan, had=(rounds, ()), only=()).pairs == ([], [])
+
+
 def test_no_verdict_from_one_round() -> None:
     with pytest.raises(stopwav.StopwavError, match="rounds=1"):
         stopwav.race(lambda: None, lambda: None, Plan(rounds=1))

@@ -89,6 +89,8 @@ def test_engines_take_turns_and_the_inputs_are_dealt_out_over_the_rounds(tmp_pat
     assert [one["id"] for one in corpus["utterances"]] == corpus["inputs"]
     # Of the whole corpus, however few of it are taken.
     assert corpus["digest"] == bundled_corpus().digest
+    for frames in (10, 20):
+        assert [key[2] for key in lengths if key[3] == frames] == ["fake", "fake#2", "fake#2", "fake"]
     assert all(lengths[index][3] == lengths[index + 1][3] for index in range(0, 8, 2))
 
 
@@ -135,7 +137,11 @@ def test_a_length_that_fails_is_recorded_and_the_others_stand(tmp_path: Path) ->
         "            raise StopwavError('30 frames are longer than this model allows (20)')\n"
         "        return ['']\n"
     )
-    record = run([f"{engine}:Short", "fake"], tmp_path, frames=[10, 30])
+    record = run([f"{engine}:Short", "fake"], tmp_path, frames=[10, 30], rounds=2)
+    taken = {(str(piece.key[2]), piece.key[1]): piece for piece in record.pieces if piece.key[3:] == [30, 0]}
+    assert [taken[f"{engine}:Short", index].status for index in (0, 1)] == ["error", "skipped"]
+    assert taken[f"{engine}:Short", 1].message.startswith("not tried again after round 0: ")
+    assert [taken["fake", index].status for index in (0, 1)] == ["ok", "ok"]
     statuses = {(one.params["of"], one.params["frames"]): one for one in of_kind(record, "length")}
     failed = statuses.pop((f"{engine}:Short", 30))
     assert failed.status == "error"
@@ -237,6 +243,29 @@ def test_a_run_that_is_killed_and_resumed_holds_each_piece_once(tmp_path: Path) 
     kinds = [piece.key[0] for piece in record.pieces if piece.key[0] != "load"]
     counts = {kind: kinds.count(kind) for kind in set(kinds)}
     assert counts == {"model": 2, "operations": 4, "length": 8, "sample": 8}
+
+
+def begun(record: Record, old: str, new: str) -> None:
+    """The run as one that was killed before its end, with something else in the first line that has the old text."""
+    lines = record.path.read_text().splitlines(keepends=True)[:-1]
+    place = next(number for number, line in enumerate(lines) if old in line)
+    lines[place] = lines[place].replace(old, new)
+    record.path.write_text("".join(lines))
+
+
+def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(tmp_path: Path) -> None:
+    first = run(["fake", "fake"], tmp_path)
+    begun(first, '"throttled":false', '"throttled":true')
+    record = run(["fake", "fake"], tmp_path, resume=True)
+    assert record.path == first.path
+    assert record.complete
+    assert [piece.key for piece in record.pieces[len(first.pieces) :]] == [["length", 0, "fake", 10, 1]]
+
+
+def test_a_run_that_was_tampered_with_is_not_gone_on_with(tmp_path: Path) -> None:
+    begun(run(["fake", "fake"], tmp_path), '"samples":{"first_s"', '"samples":{"frist_s"')
+    with pytest.raises(StopwavError, match=r"a round of length \('fake', 10\) .*KeyError.*without --resume"):
+        run(["fake", "fake"], tmp_path, resume=True)
 
 
 def test_a_plan_file_can_name_it_and_is_told_how_long_it_takes(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 from killed_runs import kill_and_resume
-from loss_runs import own, run, shapes_file
+from loss_runs import checked, made_up, own, run, shapes_file
+
+import stopwav
+from stopwav.record import Record
+from stopwav.studies.resumption import check_pieces
 
 pytest.importorskip("torch")
 
@@ -40,3 +44,36 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     again = run(["torch"], tmp_path, batches=1, resume=True)
     assert again.path == first.path
     assert again.found == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"first_s"', '"frist_s"', "KeyError: 'first_s'"),
+        ('"values_s":[1.0', '"values_s":["x"', "TypeError"),
+        ('"deviations":{', '"deviation":{', "KeyError: 'deviations'"),
+        ('"samples":{', '"smaples":{', "AssertionError"),
+        ('"key":["step",0,"torch","b2 v12",2,0]', '"key":["step",0,"torch","b2 v12",3,0]', "IndexError"),
+        ('"key":["check","torch"]', '"key":[]', "IndexError"),
+    ],
+)
+def test_a_run_that_was_tampered_with_is_not_gone_on_with(old: str, new: str, reason: str, tmp_path: Path) -> None:
+    record = made_up(tmp_path, lambda *_: 1.0, checks={"torch": checked()}, complete=False)
+    whole = record.path.read_text()
+    record.path.write_text(whole.replace(old, new))
+    assert record.path.read_text() != whole
+    with pytest.raises(stopwav.StopwavError, match=rf"has pieces .*{reason}.*without --resume"):
+        run(["torch"], tmp_path, batches=3, rounds=3, plan=None, resume=True)
+
+
+def test_a_run_cut_after_any_piece_can_be_gone_on_with(tmp_path: Path) -> None:
+    def time_s(name: str, number: int, index: int) -> float | str:
+        return "oom" if (number, index) == (1, 0) else 1.0 + 0.1 * index
+
+    checks = {"torch": checked(), "plain": checked(), "absent": {}}
+    lines = made_up(tmp_path, time_s, checks=checks).path.read_text().splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        (tmp_path / "cut.jsonl").write_text("".join(lines[:count]))
+        cut = Record.read(tmp_path / "cut.jsonl")
+        assert cut.found == count - 1
+        check_pieces(cut)

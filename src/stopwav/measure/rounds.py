@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -163,21 +164,43 @@ def race(
     *,
     threshold: float = 0.01,
     device: str = "cpu",
-    on_round: Callable[[Round], None] | None = None,
+    only: Sequence[int] | None = None,
+    had: tuple[Sequence[Round], Sequence[Round]] = ((), ()),
+    on_round: Callable[[int, Round], None] | None = None,
 ) -> Race:
-    """Two workloads measured in interleaved rounds (AB BA AB …), with a verdict on b against a."""
-    if plan.rounds < 2:
+    """Two workloads measured in interleaved rounds (AB BA AB …), with a verdict on b against a.
+
+    `only` and `had` are as for `measure`: just these rounds are taken, and those of an earlier call, of a and of b, are
+    part of the race. `on_round` is called with the side, 0 for a and 1 for b, and each new round as it ends.
+    """
+    if only is None and plan.rounds < 2:
         raise StopwavError(f"race: plan.rounds={plan.rounds}; no verdict can be had from one round a side, use 10")
-    sides = [as_workload(a), as_workload(b)]
-    rounds: list[tuple[Round, ...]] = [(), ()]
-    for index in range(plan.rounds):
-        for side in alternating_order(2, index):
-            taken = measure(sides[side], plan, device=device, only=[index], had=rounds[side], on_round=on_round)
-            rounds[side] = taken.rounds
-    first, second = (
-        Measurement(side.name, dict(side.params), taken) for side, taken in zip(sides, rounds, strict=True)
-    )
+    first, second = take_turns([a, b], plan, devices=[device] * 2, only=only, had=had, on_round=on_round)
     return Race(first, second, threshold)
+
+
+def take_turns(
+    workloads: Sequence[Workload | Callable[[], object]],
+    plan: Plan,
+    *,
+    devices: Sequence[str],
+    had: Sequence[Sequence[Round]],
+    only: Sequence[int] | None = None,
+    on_round: Callable[[int, Round], None] | None = None,
+) -> list[Measurement]:
+    """The measurement of each workload, their rounds interleaved; `on_round` is told which one a new round is of."""
+    taken = [measure(one, plan, only=(), had=rounds) for one, rounds in zip(workloads, had, strict=True)]
+    for index in range(plan.rounds) if only is None else only:
+        for which in alternating_order(len(workloads), index):
+            taken[which] = measure(
+                workloads[which],
+                plan,
+                device=devices[which],
+                only=[index],
+                had=taken[which].rounds,
+                on_round=None if on_round is None else partial(on_round, which),
+            )
+    return taken
 
 
 def alternating_order(count: int, index: int) -> list[int]:

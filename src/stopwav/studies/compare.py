@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.plan import COMPARISON, Plan
 from stopwav.measure.rounds import alternating_order
-from stopwav.record import Header, Record, new_path, runs_in
+from stopwav.record import Header, Record
 from stopwav.speech.corpus import BUNDLED, Utterance, load_corpus
 from stopwav.studies.compare_passes import (
     EnergyPass,
@@ -26,7 +27,8 @@ from stopwav.studies.compare_runner import LengthWorkload
 from stopwav.studies.compare_side import Side, device_of
 from stopwav.studies.expectation import parse_expectation
 from stopwav.studies.latency import corpus_to_json, engine_names, utterance_from_json
-from stopwav.studies.recorded_rounds import take_round
+from stopwav.studies.recorded_rounds import take_round_in_turn
+from stopwav.studies.resumption import open_record
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
 # Seconds 1 to 16, doubling: what the published comparisons of recognisers plot their curves over.
@@ -110,8 +112,9 @@ def compare(
         seed=seed,
         plan=None if plan is None else asdict(plan),
     )
+    _check(spec)
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, Path(save), resume) as record:
+    with open_record("compare", spec, Path(save), resume, partial(_header, spec)) as record:
         if not record.complete:
             _run(spec, record, report)
             record.finish()
@@ -122,6 +125,12 @@ def plan_of(spec: CompareSpec) -> Plan:
     """How the rounds of a run are taken."""
     base = COMPARISON if spec.plan is None else Plan(**spec.plan)
     return replace(base, rounds=spec.rounds, time_limit_s=spec.time_limit_s, seed=spec.seed)
+
+
+def length_workload(spec: CompareSpec, name: str, frames: int) -> LengthWorkload:
+    """What an engine is timed on at a length."""
+    engine = spec.engines[engine_names(spec.engines).index(name)]
+    return LengthWorkload(engine, frames, spec.seed)
 
 
 def drawn(utterances: Sequence[Utterance], samples: int, seed: int) -> list[Utterance]:
@@ -145,27 +154,22 @@ def energy_rounds(spec: CompareSpec) -> int:
     return min(ENERGY_ROUNDS, spec.rounds) if spec.energy else 0
 
 
-def _open_record(spec: CompareSpec, folder: Path, resume: bool) -> Record:
+def _check(spec: CompareSpec) -> None:
+    """Raise for an engine that cannot be had, or a hypothesis that says nothing."""
     from stopwav.engines.registry import prepare
 
     for engine in spec.engines:
-        prepare(engine)  # an engine that cannot be had is an error before anything is measured
+        prepare(engine)
     names = engine_names(spec.engines)
     for text in spec.expect:
         parse_expectation(text, names, spec.frames)
-    if resume:
-        same = (run for run in runs_in(folder, "compare") if run.header.spec == spec.model_dump())
-        found = next(same, None)
-        if found is not None:
-            return found if found.complete else Record.resume(found.path)
-    if spec.meter_csv is not None and Path(spec.meter_csv).exists():
-        read_meter_log(Path(spec.meter_csv))  # what is wrong with its form is said before anything is measured
-    return Record.create(new_path(folder, "compare"), _header(spec))
 
 
 def _header(spec: CompareSpec) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 
+    if spec.meter_csv is not None and Path(spec.meter_csv).exists():
+        read_meter_log(Path(spec.meter_csv))  # what is wrong with its form is said before anything is measured
     corpus = load_corpus(spec.corpus)
     inputs = drawn(corpus.utterances, spec.samples, spec.seed)
     return header_of(
@@ -203,18 +207,15 @@ def _run(spec: CompareSpec, record: Record, report: Progress) -> None:
 
 def _run_lengths(spec: CompareSpec, record: Record, index: int, report: Progress) -> None:
     """One round of every length, in an order drawn anew; the engines take turns at each."""
-    sides = list(zip(engine_names(spec.engines), spec.engines, strict=True))
+    names = engine_names(spec.engines)
+    devices = [device_of(engine) for engine in spec.engines]
     order = list(spec.frames)
     random.Random(f"{spec.seed} {index}").shuffle(order)
-    total = spec.rounds * len(order) * len(sides)
-    done = index * len(order) * len(sides)
-    for turn, frames in enumerate(order):
-        for which in alternating_order(len(sides), turn + index):
-            name, engine = sides[which]
-            workload = LengthWorkload(engine, frames, spec.seed)
-            take_round(record, length_place(name, frames), index, workload, plan_of(spec), device_of(engine))
-            done += 1
-            report("latency over length", done, total)
+    for done, frames in enumerate(order, start=index * len(order) + 1):
+        places = [length_place(name, frames) for name in names]
+        workloads = [length_workload(spec, name, frames) for name in names]
+        take_round_in_turn(record, places, index, workloads, plan_of(spec), devices)
+        report("latency over length", done, spec.rounds * len(order))
 
 
 def _run_samples(spec: CompareSpec, record: Record, index: int, report: Progress) -> None:

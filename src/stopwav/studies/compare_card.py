@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from stopwav.errors import StopwavError
-from stopwav.measure.rounds import Measurement, Race
+from stopwav.measure.rounds import Race, race
 from stopwav.record import UNTRAINED, Record, Result
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate
 from stopwav.stats.card import Card, PairVerdict, Pareto
 from stopwav.stats.change import Question, Sort, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
 from stopwav.stats.pareto import pareto_set
-from stopwav.studies.compare import CompareSpec
+from stopwav.studies.compare import CompareSpec, length_workload, plan_of
 from stopwav.studies.compare_energy import Energy, energy_of, joules_by_round
 from stopwav.studies.compare_pieces import Entrant, entrants
 from stopwav.studies.compare_results import compare_results
@@ -44,7 +44,7 @@ def card(record: Record) -> Card:
             (a, b, frames, one)
             for a, b in combinations(sides, 2)
             for frames in spec.frames
-            for one in _questions_at(a, b, frames, energy)
+            for one in _questions_at(a, b, frames, energy, spec)
         ]
     )
     told = (*verdicts, *by_length)
@@ -146,14 +146,20 @@ def _errors(side: Entrant) -> dict[str, float]:
     return {name: sum(errors) / len(errors) for name, errors in found.items()}
 
 
-def _questions_at(a: Entrant, b: Entrant, frames: int, energy: Energy | None) -> Iterator[Question]:
+def _questions_at(a: Entrant, b: Entrant, frames: int, energy: Energy | None, spec: CompareSpec) -> Iterator[Question]:
     """What is asked of a pair at one length: rounds in which both were measured stand beside each other."""
-    none = Measurement("", {}, ())
-    pairs = Race(a.lengths.get(frames, none), b.lengths.get(frames, none), DEFAULT_THRESHOLD).pairs
+    pairs = _race_at(a, b, frames, spec).pairs
     yield _ask_ratio("latency", "s", "time", pairs, "nothing was measured on both sides")
     if energy is not None:
         joules = [joules_by_round(energy, side.energy.get(frames, [])) for side in (a, b)]
         yield _ask_paired(ENERGY_AT, "J", "energy", joules, energy.reason or "nothing was metered on both sides")
+
+
+def _race_at(a: Entrant, b: Entrant, frames: int, spec: CompareSpec) -> Race:
+    """The race of a pair at one length, over the rounds that the run holds; no more are taken."""
+    first, second = (length_workload(spec, side.name, frames) for side in (a, b))
+    rounds_a, rounds_b = (side.lengths[frames].rounds if frames in side.lengths else () for side in (a, b))
+    return race(first, second, plan_of(spec), threshold=DEFAULT_THRESHOLD, had=(rounds_a, rounds_b), only=())
 
 
 def _ask_paired(metric: str, unit: str, sort: Sort, values: Sequence[dict[int, float]], why_not: str) -> Question:

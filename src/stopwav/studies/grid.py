@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, field_validat
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import REPORT, Plan
-from stopwav.record import Header, Record, new_path, runs_in
+from stopwav.record import Header, Record
 from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload, audio_digest
 from stopwav.studies.grid_pieces import cell_place
 from stopwav.studies.recorded_rounds import take_round
+from stopwav.studies.resumption import open_record
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
 # Those of the tables that the field knows.
@@ -94,7 +96,8 @@ def grid(
         plan=None if plan is None else asdict(plan),
     )
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, Path(save), resume, append=traces) as record:
+    header, same = partial(_header, spec), partial(_is_same, spec)
+    with open_record("grid", spec, Path(save), resume, header, same=same, append=traces) as record:
         if not record.complete:
             _run(spec, record, report)
             record.finish()
@@ -159,19 +162,10 @@ def device_of(spec: GridSpec) -> str:
     return str(spec.device or parse_spec(spec.engine).options.get("device") or "cpu")
 
 
-def _open_record(spec: GridSpec, folder: Path, resume: bool, *, append: bool) -> Record:
-    if resume:
-        asked, digest = spec.model_dump(), audio_digest(spec.audio, spec.seed)
-        # A file of the same name may hold other audio by now.
-        same = (
-            run
-            for run in runs_in(folder, "grid")
-            if (run.header.spec, run.header.corpus.get("digest")) == (asked, digest)
-        )
-        found = next(same, None)
-        if found is not None:
-            return Record.resume(found.path) if append or not found.complete else found
-    return Record.create(new_path(folder, "grid"), _header(spec))
+def _is_same(spec: GridSpec, other: Header) -> bool:
+    """Whether a run is of this spec and this audio: a file of the same name may hold other audio by now."""
+    digest = other.corpus.get("digest")
+    return other.spec == spec.model_dump() and digest == audio_digest(spec.audio, spec.seed)
 
 
 def _header(spec: GridSpec) -> Header:

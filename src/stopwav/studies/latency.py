@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from stopwav.errors import Caution
 from stopwav.measure.pacer import Pace
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import alternating_order
-from stopwav.record import Header, Record, new_path, runs_in
+from stopwav.record import Header, Record
 from stopwav.speech.corpus import Corpus, Utterance, Word, load_corpus
 from stopwav.studies.contender import Contender, duration_s
+from stopwav.studies.resumption import open_record
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 from stopwav.studies.tried_knobs import TriedKnob, tried_knobs, with_settings
 
@@ -74,23 +76,17 @@ def latency(
         knobs=knobs,
     )
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, Path(save), resume, report) as record:
+    header, same = partial(_header, spec, report), partial(_is_same, spec)
+    with open_record("latency", spec, Path(save), resume, header, same=same) as record:
         if not record.complete:
             _run(spec, record, report)
             record.finish()
     return record
 
 
-def _open_record(spec: LatencySpec, folder: Path, resume: bool, report: Progress) -> Record:
-    if resume:
-        # Runs from before settings could be tried do not say that they tried none.
-        same = (run for run in runs_in(folder, "latency") if {"knobs": None, **run.header.spec} == spec.model_dump())
-        found = next(same, None)
-        if found is not None:
-            return found if found.complete else Record.resume(found.path)
-    _check_engines(spec.engines)
-    corpus = _prepare_corpus(spec, report)
-    return Record.create(new_path(folder, "latency"), _header(spec, corpus))
+def _is_same(spec: LatencySpec, other: Header) -> bool:
+    """Whether a run is of this spec; one from before settings could be tried does not say that it tried none."""
+    return {"knobs": None, **other.spec} == spec.model_dump()
 
 
 def _check_engines(engines: list[str]) -> None:
@@ -114,9 +110,11 @@ def _prepare_corpus(spec: LatencySpec, report: Progress) -> Corpus:
     return align_corpus(chosen, progress=lambda done, total: report("aligning words", done, total))
 
 
-def _header(spec: LatencySpec, corpus: Corpus) -> Header:
+def _header(spec: LatencySpec, report: Progress) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 
+    _check_engines(spec.engines)
+    corpus = _prepare_corpus(spec, report)
     return header_of(
         "latency",
         spec,

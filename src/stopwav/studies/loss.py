@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +14,12 @@ from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.rounds import alternating_order
-from stopwav.record import Header, Piece, Record, new_path, runs_in
+from stopwav.record import Header, Piece, Record
 from stopwav.studies.loss_check import LossCheck
 from stopwav.studies.loss_setting import Fed, corpus_of, fed_of
 from stopwav.studies.loss_step import StepPlace
 from stopwav.studies.loss_turn import Turn
+from stopwav.studies.resumption import check_pieces, open_record
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 
 # The published experiment: batches of 30, 500 symbols, outputs of 512.
@@ -142,7 +144,8 @@ def loss(
     )
     _check_together(spec)
     report = progress or (lambda task, done, total: None)
-    with _open_record(spec, Path(save), resume, append=profile) as record:
+    with open_record("loss", spec, Path(save), resume, partial(_header, spec), append=profile) as record:
+        check_pieces(record)
         if not record.complete:
             _run(spec, record, report)
             record.finish()
@@ -178,14 +181,6 @@ def _check_together(spec: LossSpec) -> None:
         )
     if spec.blank >= min(spec.vocab):
         raise StopwavError(f"--blank {spec.blank}: has to be one of the {min(spec.vocab)} symbols of --vocab")
-
-
-def _open_record(spec: LossSpec, folder: Path, resume: bool, *, append: bool) -> Record:
-    if resume:
-        found = next((run for run in runs_in(folder, "loss") if run.header.spec == spec.model_dump()), None)
-        if found is not None:
-            return Record.resume(found.path) if append or not found.complete else found
-    return Record.create(new_path(folder, "loss"), _header(spec))
 
 
 def _header(spec: LossSpec) -> Header:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -11,7 +12,8 @@ from pydantic import BaseModel, Field, model_validator
 from stopwav.errors import StopwavError
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.measure.training_step import TrainingJob
-from stopwav.record import Header, Piece, Record, new_path, runs_in
+from stopwav.record import Header, Piece, Record
+from stopwav.studies.resumption import check_pieces, open_record
 from stopwav.studies.spec import DEFAULT_FOLDER, Progress, checked, header_of
 from stopwav.studies.step_runner import make_runner
 
@@ -124,7 +126,8 @@ def step(
         from stopwav.studies.step_own import step_own
 
         return step_own(spec, _own_job(spec, model, make_batch, loss_fn, optimizer), Path(save), report)
-    with _open_record(spec, Path(save), resume) as record:
+    with open_record("step", spec, Path(save), resume, partial(_header, spec)) as record:
+        check_pieces(record)
         if not record.complete:
             for index in range(spec.rounds):
                 with FreshProcess(make_runner, spec) as process:
@@ -189,15 +192,6 @@ def _piece(key: tuple[str | int, ...], outcome: Outcome) -> Piece:
     data = outcome.value if outcome.ok else {}
     words = outcome.last_words
     return Piece(key=list(key), status=outcome.status, message=outcome.message, last_words=words, data=data)
-
-
-def _open_record(spec: StepSpec, folder: Path, resume: bool) -> Record:
-    if resume:
-        same = (run for run in runs_in(folder, "step") if run.header.spec == spec.model_dump())
-        found = next(same, None)
-        if found is not None:
-            return found if found.complete else Record.resume(found.path)
-    return Record.create(new_path(folder, "step"), _header(spec))
 
 
 def _header(spec: StepSpec) -> Header:
