@@ -66,7 +66,7 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
             "source": "the meters that were read",
             "tick_s": "how often the slowest of them advances",
             "whole": "the parts whose sum is the machine's total",
-            "idle": "a window before the work, in which nothing was done",
+            "idle": "the window before the first work of the process, in which nothing was done",
             "windows": "the windows: `begin_s` (seconds since 1970), `seconds`, `iterations`, `joules` by part, and "
             "why a part is `missing`; beside them `sampled_joules`, by sampled power, and why a part is `unsampled`",
             "cautions": "`[code, message]` of each doubt about the warm-up",

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from compare_runs import FAST
+from metered import meter_steadily
 
 from stopwav import StopwavError
-from stopwav.measure import energy_series, power_log
-from stopwav.measure.meters import Counter, Meter, Meters, NoMeter
+from stopwav.measure import energy_series
+from stopwav.measure.meters import Meters, NoMeter
 from stopwav.record import Header, Piece, Record
-from stopwav.studies import compare_passes, compare_runner
+from stopwav.studies import compare_runner
 from stopwav.studies.compare import CompareSpec
 from stopwav.studies.compare_passes import keep_meter_log, take_meters
 from stopwav.studies.compare_pieces import grains_of, meter_log_of, windows_span
@@ -51,15 +52,7 @@ def test_without_any_meter_nothing_is_run() -> None:
 
 
 def test_both_readings_of_a_gpu_and_its_grain_are_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 W throughout: by the counter, and by its power, however late that is sampled."""
-    begin_s = time.perf_counter()
-    counter = Counter("gpu", lambda: round(200e6 * (time.perf_counter() - begin_s)), read_w=lambda: 200.0)
-    meters = Meters((Meter("NVML", (counter,), tick_s=0.001),), (), ("gpu",))
-    for module in (compare_runner, compare_passes):
-        monkeypatch.setattr(module, "find_meters", lambda: meters)
-    for name in ("MIN_WINDOW_S", "IDLE_S"):
-        monkeypatch.setattr(energy_series, name, 0.05)
-    monkeypatch.setattr(power_log, "LONGEST_GAP_S", 600.0)
+    meter_steadily(monkeypatch)
     data = compare_runner.EngineRunner("fake,batch_ms=5", "cpu").energy(10, 0, FAST, 0.2, False)
     record = _recorded(tmp_path, data)
     for window in data["windows"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from stopwav.record import Piece, Record
 from stopwav.studies.compare_pieces import METER_LOG, METERS, windows_span
 from stopwav.studies.compare_runner import EngineRunner
 from stopwav.studies.compare_side import device_of
-from stopwav.studies.engine_process import LOAD_LIMIT_S
+from stopwav.studies.engine_process import LOAD_LIMIT_S, EngineProcess
 
 if TYPE_CHECKING:
     from stopwav.studies.compare import CompareSpec
@@ -63,29 +63,39 @@ def take_meters(spec: CompareSpec, record: Record) -> bool:
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)
 
 
-@dataclass(frozen=True)
+@dataclass
 class EnergyPass:
-    """How the energy of an input is taken."""
+    """The energy of an engine in one round: one process for all lengths, and a new one for the next where it died."""
 
-    seed: int
+    name: str
+    engine: str
+    round: int
+    # Seconds for which the work repeats at each length.
     time_s: float
     external: bool
     plan: Plan
+    record: Record
+    _process: EngineProcess = field(init=False)
 
-    def take(self, record: Record, name: str, engine: str, frames: int, index: int) -> None:
-        """Record the windows of one length in one fresh process, unless they are there."""
-        key: list[str | int] = ["energy", index, name, frames]
-        if tuple(key) in record:
+    def __post_init__(self) -> None:
+        arguments = (self.engine, device_of(self.engine))
+        self._process = EngineProcess(self.name, self.round, self.record, EngineRunner, arguments)
+
+    def take(self, frames: int) -> None:
+        """Record the windows of one length, unless they are there."""
+        key: list[str | int] = ["energy", self.round, self.name, frames]
+        if tuple(key) in self.record:
             return
-        # Warm-up, idle window, then the windows, which wait for the counter in between; each may end late by a call.
-        limit_s = MAX_WARMUP_S + IDLE_S + 2 * self.time_s + 2 * self.plan.time_limit_s
-        with FreshProcess(EngineRunner, engine, device_of(engine)) as process:
-            outcome = process.start(LOAD_LIMIT_S)
-            if outcome.ok:
-                outcome = process.call(
-                    "energy", frames, self.seed, self.plan, self.time_s, self.external, time_limit_s=limit_s
-                )
-        _append(record, key, outcome)
+        # Idle window, warm-up, then the windows, which wait for the counter in between; each may end late by a call.
+        limit_s = IDLE_S + MAX_WARMUP_S + 2 * self.time_s + 2 * self.plan.time_limit_s
+        outcome = self._process.call(
+            "energy", frames, self.plan.seed, self.plan, self.time_s, self.external, time_limit_s=limit_s
+        )
+        _append(self.record, key, outcome)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
 
 
 def keep_meter_log(spec: CompareSpec, record: Record) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from stopwav.measure.energy import IDLE_S
+from stopwav.measure.energy import IDLE_S, MIN_WINDOW_S
+from stopwav.measure.energy_series import MIN_WINDOWS
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
 from stopwav.record import Record, runs_in
@@ -53,8 +54,17 @@ def _engine_s(spec: CompareSpec, plan: Plan, rtf: float, load_s: float, mean_s: 
     samples_s = spec.rounds * (load_s + rtf * mean_s + warm_up_s) + spec.samples * rtf * mean_s
     # Counting operations is one call at each length, under the counter about as long as without.
     model_s = load_s + sum(calls_s)
-    energy_s = len(spec.frames) * (spec.energy_time_s + energy_rounds(spec) * (load_s + IDLE_S)) if spec.energy else 0.0
-    return lengths_s + samples_s + model_s + energy_s
+    return lengths_s + samples_s + model_s + _energy_s(spec, plan, calls_s, load_s)
+
+
+def _energy_s(spec: CompareSpec, plan: Plan, calls_s: Sequence[float], load_s: float) -> float:
+    """Seconds of energy: in each round one process, which idles once and then works at every length."""
+    if not spec.energy:
+        return 0.0
+    rounds = energy_rounds(spec)
+    work_s = max(spec.energy_time_s / rounds, MIN_WINDOWS * MIN_WINDOW_S)
+    lengths_s = sum(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s) + work_s for call_s in calls_s)
+    return rounds * (load_s + IDLE_S + lengths_s)
 
 
 def _earlier(engine: str, runs: Sequence[Record]) -> tuple[float, float, str] | None:
