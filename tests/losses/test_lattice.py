@@ -108,8 +108,8 @@ def test_a_certain_alignment_is_found_with_its_times() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kernels_find_what_the_recursion_finds(topology: str, dtype: torch.dtype) -> None:
     pytest.importorskip("triton")
-    from stopwav.losses.lengths import checked_lengths
     from stopwav.losses.lattice_sums import lattice_posteriors
+    from stopwav.losses.lengths import checked_lengths
     from stopwav.losses.recursion import posteriors
 
     blank, label = (one.to(dtype) for one in scores(5, 4, 9, 4))

@@ -63,10 +63,16 @@ def watched_step(
         loss_fn or (lambda output, targets: output.sum()),
         torch.optim.SGD(model.parameters(), lr=0.1),
     )
-    with ModuleWatch(rows_of(model, depth), timer.mark, now_ns=clock.now_ns) as watch:
-        timer.begin()
-        run_step(job, 0, watch)
-        return timer.end(), watch
+    found = []
+    # However the nodes of the graph are found, every row gets the same.
+    for walks in (False, True):
+        with ModuleWatch(rows_of(model, depth), timer.mark, walks=walks, now_ns=clock.now_ns) as watch:
+            timer.begin()
+            run_step(job, 0, watch)
+            found.append((timer.end(), watch))
+        assert watch.complete
+    assert own_ms(found[0][0]) == own_ms(found[1][0])
+    return found[0]
 
 
 def own_ms(time: StepTime) -> dict[tuple[str, str], int]:

@@ -14,6 +14,7 @@ from stopwav.measure.module_rows import rows_of
 from stopwav.measure.module_watch import ModuleWatch
 from stopwav.measure.step_timer import StepTimer
 from stopwav.measure.training_step import PhaseWatch, TrainingJob, run_step
+from stopwav.studies.step_runner import StepRunner
 
 
 @pytest.fixture
@@ -139,6 +140,34 @@ def test_a_checkpoint_that_needs_its_tensors_is_charged_for_them(clock: HandCloc
     time, watch = watched_step(Model(), clock)
     assert own_ms(time) == {("squares.part", "forward"): 10, ("squares.part", "backward"): 50}
     assert watch.recomputed == {"squares", "squares.part"}
+
+
+def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: HandClock) -> None:
+    class Pair(Costly):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            used = super().forward(x)
+            return used, used * 2
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Pair(clock.spend, 0.001, 0.010), Costly(clock.spend, 0.002, 0.020)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x)[0])
+
+    model = Model()
+    job = TrainingJob(
+        model,
+        lambda _: (torch.ones(2, 3), None),
+        lambda output, _: output.sum(),
+        torch.optim.SGD(model.parameters(), lr=0.1),
+    )
+    parts = StepRunner(job, depth=3, steps=1, now_ns=clock.now_ns).take(0)["watched"]["parts"]
+    found = {(row, phase): round(1e3 * wall_s) for row, phase, wall_s, _ in parts if wall_s > 0}
+    assert found == {
+        ("first", "forward"): 1, ("second", "forward"): 2, ("first", "backward"): 10, ("second", "backward"): 20,
+    }  # fmt: skip
 
 
 def test_in_place_modules_are_attributed(clock: HandClock) -> None:

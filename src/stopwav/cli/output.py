@@ -64,9 +64,11 @@ def beside_of(record: Record) -> dict[str, Any]:
 
 
 def _understood(read: Callable[[Record], T], record: Record) -> T:
+    from stopwav.studies.resumption import UNREADABLE
+
     try:
         return read(record)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+    except UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
         raise StopwavError(
             f"{record.path}: a run that stopwav cannot make sense of ({reason}); measure again"

@@ -2,8 +2,14 @@
 
 Forward, a module is at work from its pre-hook to its hook, less what modules inside it take. Backward, PyTorch runs a
 graph of nodes, one for each operation of the forward pass, and numbers them as they are made: the number says during
-whose forward a node was made, and a hook before each node says when its turn comes. So every moment belongs to exactly
-one row, in-place operations, modules that are called twice and layers without inputs that need gradients included.
+whose forward a node was made. Of the nodes that are ready it runs that with the highest number, and whatever uses a
+node's result has a higher one: so they run in falling order, and a hook before the last one that a row made in one go
+says when the row's turn comes. So every moment belongs to exactly one row, in-place operations, modules that are called
+twice and layers without inputs that need gradients included.
+
+There are thousands of nodes, and a step may have to wait for the host: only those are hooked. The last node before a
+module begins or ends is mostly that of what the module is given or returns. Where it is not, as in a loss with stages,
+the graph is walked from its end down to there.
 """
 
 from __future__ import annotations
@@ -33,7 +39,13 @@ class ModuleWatch:
     """Hooks on the modules of a model while the `with` block lasts; every one of them is gone afterwards."""
 
     def __init__(
-        self, rows: RowSet, sink: Sink, *, waits: bool = False, now_ns: Callable[[], int] | None = None
+        self,
+        rows: RowSet,
+        sink: Sink,
+        *,
+        waits: bool = False,
+        walks: bool = True,
+        now_ns: Callable[[], int] | None = None,
     ) -> None:
         self.calls: dict[str, int] = {}
         self.recomputed: set[str] = set()
@@ -41,6 +53,8 @@ class ModuleWatch:
         self.callers: dict[str, set[str]] = {}
         self.stages: set[str] = set()
         self._rows, self._sink, self._waits = rows, sink, waits
+        # Whether all of the graph is walked: the way that is always right, and takes longer.
+        self._walks = walks or waits
         self._now_ns = now_ns or perf_counter_ns
         self._row, self._phase = REST, "rest"
         self._stack: list[str] = []
@@ -48,6 +62,9 @@ class ModuleWatch:
         # The number of the next node at each change, and the row that was at work from there on.
         self._numbers: list[int] = []
         self._makers: list[str] = []
+        # From which number on the graph has to be walked, and the nodes that were hooked below it and did not run yet.
+        self._walk_from: int | None = None
+        self._awaited: set[int] = set()
         self._handles: list[Any] = []
         self._node_handles: list[Any] = []
         self._recomputing = 0
@@ -56,7 +73,8 @@ class ModuleWatch:
     def __enter__(self) -> ModuleWatch:
         self._exit.enter_context(collect_marks(self._stage_tick))
         for module, path in self._rows.modules:
-            self._handles.append(module.register_forward_pre_hook(partial(self._enter_module, path)))
+            enter = partial(self._enter_module, path)
+            self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
             # Also where the forward breaks off, as a checkpoint's second one does once it has what it needs.
             self._handles.append(module.register_forward_hook(partial(self._leave_module, path), always_call=True))
         return self
@@ -84,38 +102,65 @@ class ModuleWatch:
             self._recomputing = 0
             self._switch(REST, force=True)
 
+    @property
+    def complete(self) -> bool:
+        """Whether every node that was hooked has run: one that is not part of the loss does not, and hides its row."""
+        return not self._awaited
+
     def before_backward(self, loss: Any) -> None:
         """Hook the graph of a loss."""
         self._switch(INSTRUMENT)
-        self._hook_graph([loss], self._numbers, self._makers)
+        down_to = 0 if self._walks else self._walk_from
+        if down_to is not None:
+            self._hook_graph([loss], self._numbers, self._makers, down_to)
         self._switch(REST)
 
-    def _switch(self, row: str, *, force: bool = False) -> None:
+    def _switch(self, row: str, *, force: bool = False, tensors: Any = ()) -> None:
+        """Note that a row is at work from now on; `tensors` may hold the result of what was computed last."""
         if row == self._row and not force:
             return
-        self._row = row
-        self._sink(row, self._phase)
-        # The number of the next node that this thread makes; PyTorch's own tracer reads it from here too.
         import torch
 
-        self._numbers.append(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+        # The number of the next node that this thread makes; PyTorch's own tracer reads it from here too.
+        number = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
+        if not self._walks and self._phase != "backward" and self._numbers and number > self._numbers[-1]:
+            self._hook_last(number - 1, tensors)
+        self._row = row
+        self._sink(row, self._phase)
+        self._numbers.append(number)
         self._makers.append(row)
 
-    def _enter_module(self, path: str, module: Any, arguments: Any) -> None:
-        del module, arguments
+    def _hook_last(self, number: int, tensors: Any) -> None:
+        """Hook the node of this number, the last one that the row at work has made, or have it found later."""
+        for tensor in _tensors(tensors):
+            node = tensor.grad_fn
+            if node is not None and node._sequence_nr() == number:
+                self._awaited.add(number)
+                handle = node.register_prehook(partial(self._enter_awaited, number, self._row))
+                self._node_handles.append(handle)
+                return
+        if self._walk_from is None:
+            self._walk_from = self._numbers[-1]
+
+    def _enter_awaited(self, number: int, row: str, gradients: Any) -> None:
+        self._awaited.discard(number)
+        self._enter_node(row, gradients)
+
+    def _enter_module(self, path: str, module: Any, arguments: Any, keywords: Any) -> None:
+        del module
         if self._phase == "backward":
             self._begin_recompute(path)
         else:
             self.calls[path] = self.calls.get(path, 0) + 1
             self._note_caller(path)
         self._stack.append(self._row)
-        self._switch(path)
+        self._switch(path, tensors=(arguments, keywords))
 
     def _leave_module(self, path: str, module: Any, arguments: Any, result: Any) -> None:
         del path, module, arguments
         if not self._stack:
             return
-        self._switch(self._stack.pop())
+        self._switch(self._stack.pop(), tensors=result)
         if self._phase == "backward":
             self._recomputing -= 1
             if not self._recomputing:
@@ -128,8 +173,13 @@ class ModuleWatch:
     def _begin_recompute(self, path: str) -> None:
         self.recomputed.add(path)
         if not self._recomputing:
+            import torch
+
             # Numbers are counted for each thread, and that of the backward pass may be another.
             self._numbers, self._makers = [], []
+            # The node that has this computed again may go backward through it at once; then it is itself again.
+            node = torch._C._current_autograd_node()
+            self._node_handles.append(node.register_hook(partial(self._leave_node, self._row)))
         self._recomputing += 1
 
     def _note_caller(self, path: str) -> None:
@@ -156,54 +206,34 @@ class ModuleWatch:
             self._switch(row)
         return self._now_ns()
 
-    def _hook_graph(self, roots: Iterable[Any], numbers: list[int], makers: list[str]) -> None:
-        """Hook the nodes at which another row's turn may come.
-
-        A hook costs about as much as launching a kernel, and there are thousands of nodes. PyTorch runs those that are
-        ready from the highest number down, and whatever uses a node's result has a higher one: so they run in order,
-        but for leaves, which run at once, and for what a node written in Python does meanwhile.
-        """
-        from torch.autograd.function import BackwardCFunction
-
-        leaves, inner = _nodes_of(roots)
-        hooked = set()
-        at_work, sure = "", False
-        for number, node, following in inner:
+    def _hook_graph(self, roots: Iterable[Any], numbers: list[int], makers: list[str], down_to: int = 0) -> None:
+        """Hook the nodes at which another row's turn comes, of those with this number or a higher one."""
+        at_work = ""
+        for number, node in _nodes_of(roots, down_to):
+            if number == _LEAF:
+                if self._waits:
+                    # What follows the last gradient is the wait for those of the other processes.
+                    self._node_handles.append(node.register_hook(partial(self._leave_node, COMMUNICATION)))
+                continue
             place = bisect_right(numbers, number) - 1
             row = makers[place] if place >= 0 else REST
-            if row != at_work or not sure:
-                self._hook_node(node, row)
-            at_work, sure = row, not (self._waits or isinstance(node, BackwardCFunction))
-            for leaf, _ in following:
-                if leaf not in leaves:
-                    continue
-                # A leaf that is no parameter of the model, such as an input, belongs to nobody.
-                owner = self._rows.owners.get(id(getattr(leaf, "variable", None)), REST)
-                if owner != row or self._waits:
-                    sure = False
-                    if leaf not in hooked:
-                        hooked.add(leaf)
-                        self._hook_node(leaf, owner)
-
-    def _hook_node(self, node: Any, row: str) -> None:
-        self._node_handles.append(node.register_prehook(partial(self._enter_node, row)))
-        if self._waits and node._sequence_nr() == _LEAF:
-            # What follows the last gradient is the wait for those of the other processes.
-            self._node_handles.append(node.register_hook(self._leave_leaf))
+            if row != at_work or self._waits:
+                self._node_handles.append(node.register_prehook(partial(self._enter_node, row)))
+            at_work = row
 
     def _enter_node(self, row: str, gradients: Any) -> None:
         del gradients
         if row != self._row:
             self._switch(row)
 
-    def _leave_leaf(self, inputs: Any, outputs: Any) -> None:
+    def _leave_node(self, row: str, inputs: Any, outputs: Any) -> None:
         del inputs, outputs
-        self._switch(COMMUNICATION)
+        self._switch(row)
 
 
-def _nodes_of(roots: Iterable[Any]) -> tuple[set[Any], list[tuple[int, Any, Any]]]:
-    """The leaves of the graph behind some tensors; its other nodes by falling number, each with what follows it."""
-    leaves, inner = set(), []
+def _nodes_of(roots: Iterable[Any], down_to: int) -> list[tuple[int, Any]]:
+    """The nodes of the graph behind some tensors, from the highest number down to a number: leaves first."""
+    found = []
     seen: set[Any] = {None}
     open_nodes = [root.grad_fn for root in roots]
     while open_nodes:
@@ -211,14 +241,12 @@ def _nodes_of(roots: Iterable[Any]) -> tuple[set[Any], list[tuple[int, Any, Any]
         if node in seen:
             continue
         seen.add(node)
-        number, following = node._sequence_nr(), node.next_functions
-        if number == _LEAF:
-            leaves.add(node)
-        else:
-            inner.append((number, node, following))
-            open_nodes += [one for one, _ in following]
-    inner.sort(key=itemgetter(0), reverse=True)
-    return leaves, inner
+        number = node._sequence_nr()
+        if number >= down_to:
+            found.append((number, node))
+            open_nodes += [following for following, _ in node.next_functions]
+    found.sort(key=itemgetter(0), reverse=True)
+    return found
 
 
 def _tensors(value: Any) -> Iterator[Any]:

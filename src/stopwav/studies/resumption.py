@@ -12,7 +12,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, runs_in
 
 # What reading a piece raises where a field is missing, or holds something else.
-_UNREADABLE = (
+UNREADABLE = (
     LookupError,
     TypeError,
     ValueError,
@@ -62,7 +62,7 @@ def as_written(record: Record, what: str) -> Iterator[None]:
     """A block that reads pieces of an earlier process: those that it cannot read are an error in one line."""
     try:
         yield
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
         raise StopwavError(
             f"{record.path}: has {what} that stopwav did not write so ({reason}); measure again without --resume"

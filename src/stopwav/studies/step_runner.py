@@ -43,6 +43,8 @@ class StepRunner:
         self._timer = StepTimer(job.device, now_ns)
         self._now_ns = now_ns
         self._distributed = _is_distributed(job.model)
+        # Whether a watch has to walk all of the graph, as it must where a module's result is not part of the loss.
+        self._walks = False
         self.rows = _rows(job.model, depth, modules)
 
     def warm_up(self) -> dict[str, Any]:
@@ -127,11 +129,18 @@ class StepRunner:
         return self._timer.end(), batch
 
     def _watched(self, index: int) -> tuple[StepTime, ModuleWatch]:
+        watch = ModuleWatch(
+            self.rows, self._timer.mark, waits=self._distributed, walks=self._walks, now_ns=self._now_ns
+        )
         # Hooks are set and removed outside of the step.
-        with ModuleWatch(self.rows, self._timer.mark, waits=self._distributed, now_ns=self._now_ns) as watch:
+        with watch:
             self._timer.begin()
             run_step(self._job, index, watch)
-            return self._timer.end(), watch
+            time = self._timer.end()
+        if watch.complete:
+            return time, watch
+        self._walks = True
+        return self._watched(index)
 
     def _switch_cost(self) -> float:
         """Seconds that one change of row costs on the host."""
