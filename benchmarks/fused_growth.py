@@ -123,9 +123,13 @@ def main() -> None:
     print("| loss | batch | symbols | step and peak over inputs |\n|---|---|---|---|")
     for name in chosen.losses.split(","):
         loss = Loss(name, chosen.dtype, chosen.device)
+        fits = 1
         for size, vocab in points:
-            print(f"| {name} | {size} | {vocab:,} | {told(loss.step(size, vocab))} |", flush=True)
-        best = largest(loss, sizes[-1], chosen.most, vocabularies[0])
+            outcome = loss.step(size, vocab)
+            print(f"| {name} | {size} | {vocab:,} | {told(outcome)} |", flush=True)
+            if outcome.ok and vocab == vocabularies[0]:
+                fits = max(fits, size)
+        best = largest(loss, fits, chosen.most, vocabularies[0])
         print(f"| {name} | largest that fits | {vocabularies[0]:,} | {best} |", flush=True)
         loss.close()
 

@@ -3,9 +3,9 @@
     python benchmarks/fused_loss.py [--device cpu|cuda] [--batches 5] [--rounds 3] [--only check,times,stages]
 
 On a GPU: batch 30, and batches sorted under 10,000 frames, in float32, TF32 and bf16; the time of each stage beside its
-floor (fused_growth.py has vocabularies and batch sizes). On a CPU: batch 8 in `stopwav loss`, beside the same loss on logits that
-are all there, and k2's or fast_rnnt's where one is installed. Prints Markdown. Width 512, 500 symbols, tanh; inputs are
-made outside of what is timed.
+floor. fused_growth.py has vocabularies and batch sizes. On a CPU: batch 8 in `stopwav loss`, beside the same loss on
+logits that are all there, and k2's or fast_rnnt's where one is installed. Prints Markdown. Width 512, 500 symbols,
+tanh; inputs are made outside of what is timed.
 """
 
 from __future__ import annotations

@@ -14,11 +14,15 @@ from stopwav.losses import transducer_loss
 HAS_CUDA = torch.cuda.is_available()
 # Where there is a GPU, Triton compiles its kernels for it and does not interpret them.
 interpreted = pytest.mark.skipif(HAS_CUDA, reason="kernels are compiled here")
+# How the loss is asked for, beside its shapes.
+RULES = st.fixed_dictionaries(
+    {"activation": st.sampled_from(["tanh", "relu", "none"]), "fastemit_lambda": st.sampled_from([0.0, 0.3])}
+)
 NAMES = ("encoder", "predictor", "weight", "bias")
 SHAPES = st.fixed_dictionaries(
     {
         "lengths": st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=4),
-        "symbols": st.sampled_from([2, 3, 16, 17, 100]),
+        "symbols": st.sampled_from([2, 3, 16, 17, 100, 5000]),
         "width": st.sampled_from([1, 7, 16, 33]),
         "seed": st.integers(0, 2**31),
     }
@@ -51,6 +55,6 @@ def check(batch: Batch, place: tuple[str, str], dtype: torch.dtype, near: float,
         assert distance(one, true) < near, name
 
 
-def check_shape(place: tuple[str, str], shape: dict[str, Any], chunk_cells: int | None) -> None:
+def check_shape(place: tuple[str, str], shape: dict[str, Any], rule: dict[str, Any], chunk_cells: int | None) -> None:
     blank = shape["seed"] % shape["symbols"]
-    check(draw(**shape, blank=blank), place, torch.float64, 1e-9, chunk_cells=chunk_cells)
+    check(draw(**shape, blank=blank), place, torch.float64, 1e-9, chunk_cells=chunk_cells, **rule)

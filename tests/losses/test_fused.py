@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_steps import HAS_CUDA, SHAPES, check, check_shape, interpreted, step, weights_of
+from fused_steps import HAS_CUDA, RULES, SHAPES, check, check_shape, interpreted, step, weights_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import Batch, distance, draw, oracle
@@ -50,17 +50,17 @@ def test_value_and_gradients_are_the_oracles(
 
 
 @settings(max_examples=40, deadline=None)
-@given(shape=SHAPES, chunk_cells=st.sampled_from([None, 1, 5, 64]))
-def test_any_shape_is_exact(shape: dict[str, Any], chunk_cells: int | None) -> None:
-    check_shape(("torch", "cpu"), shape, chunk_cells)
+@given(shape=SHAPES, rule=RULES, chunk_cells=st.sampled_from([None, 1, 5, 64]))
+def test_any_shape_is_exact(shape: dict[str, Any], rule: dict[str, Any], chunk_cells: int | None) -> None:
+    check_shape(("torch", "cpu"), shape, rule, chunk_cells)
 
 
 @interpreted
 @settings(max_examples=5, deadline=None)
-@given(shape=SHAPES, chunk_cells=st.sampled_from([None, 17, 64]))
-def test_any_shape_is_exact_interpreted(shape: dict[str, Any], chunk_cells: int | None) -> None:
+@given(shape=SHAPES, rule=RULES, chunk_cells=st.sampled_from([None, 17, 64]))
+def test_any_shape_is_exact_interpreted(shape: dict[str, Any], rule: dict[str, Any], chunk_cells: int | None) -> None:
     pytest.importorskip("triton")
-    check_shape(("triton", "cpu"), shape, chunk_cells)
+    check_shape(("triton", "cpu"), shape, rule, chunk_cells)
 
 
 @by_place

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_steps import HAS_CUDA, SHAPES, check_shape, interpreted, step, weights_of
+from fused_steps import HAS_CUDA, RULES, SHAPES, check_shape, interpreted, step, weights_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import Batch, distance, draw, oracle
@@ -21,9 +21,9 @@ pytest.importorskip("triton")
 @pytest.mark.gpu
 @pytest.mark.skipif(not HAS_CUDA, reason="no CUDA device here")
 @settings(max_examples=40, deadline=None)
-@given(shape=SHAPES, chunk_cells=st.sampled_from([None, 1, 17, 64]))
-def test_any_shape_is_exact_on_a_gpu(shape: dict[str, Any], chunk_cells: int | None) -> None:
-    check_shape(("triton", "cuda"), shape, chunk_cells)
+@given(shape=SHAPES, rule=RULES, chunk_cells=st.sampled_from([None, 1, 17, 64]))
+def test_any_shape_is_exact_on_a_gpu(shape: dict[str, Any], rule: dict[str, Any], chunk_cells: int | None) -> None:
+    check_shape(("triton", "cuda"), shape, rule, chunk_cells)
 
 
 @interpreted

@@ -61,11 +61,17 @@ class Contender:
     pruned: Callable[[JoinerBatch], Any] | None = None
     unpruned: Callable[[JoinerBatch], Any] | None = None
 
-    def losses(self, batch: JoinerBatch) -> Any:
-        """The losses of a batch, or their sum where the implementation gives no more; the joiner is part of it."""
+    def logits(self, batch: JoinerBatch) -> Any:
+        """What the joiner makes of a batch for this loss; None where the loss is the joiner too."""
+        if self.needs.logits == "joiner":
+            return None
+        return padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
+
+    def losses(self, batch: JoinerBatch, logits: Any = None) -> Any:
+        """The losses of a batch, or their sum where the implementation gives no more; of its logits, or else made."""
         if self.needs.logits == "joiner":
             return self.function(batch)
-        logits = padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
+        logits = self.logits(batch) if logits is None else logits
         if str(logits.dtype).removeprefix("torch.") not in self.needs.dtypes:
             logits = logits.float()
         if self.needs.log_softmax == "outside":

@@ -44,7 +44,9 @@ class StepCall:
         for leaf in self._inputs.leaves.values():
             leaf.grad = None
         with stage("forward"):
-            total = self._contender.losses(self._inputs).sum()
+            # Held until the gradients are there, as in the published loops, which have them in a variable.
+            logits = self._contender.logits(self._inputs)
+            total = self._contender.losses(self._inputs, logits).sum()
         with stage("backward"):
             total.backward()
 
