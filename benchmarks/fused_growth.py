@@ -41,6 +41,9 @@ class Probe:
         place = StepPlace(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
         shapes = make_batches(load_shapes(), batch_size=batch_size)[0]
         call = StepRunner(place, LOSS_PLAN).call(shapes, seed=0)
+        # Once for nothing: matrix products take room that they keep for as long as the process lives.
+        call()
+        call.drop_gradients()
         torch.cuda.empty_cache()
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

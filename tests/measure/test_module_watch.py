@@ -335,6 +335,7 @@ def test_spinning_modules_get_their_shares_back_within_three_percent() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_cuda_matrices_of_known_size_get_their_shares_back() -> None:
     class Product(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +40,18 @@ class StepCall:
 
     def __call__(self) -> None:
         """Nothing; the gradients lie in the leaves of the inputs."""
-        for leaf in self._inputs.leaves.values():
-            leaf.grad = None
+        self.drop_gradients()
         with stage("forward"):
             # Held until the gradients are there, as in the published loops, which have them in a variable.
             logits = self._contender.logits(self._inputs)
             total = self._contender.losses(self._inputs, logits).sum()
         with stage("backward"):
             total.backward()
+
+    def drop_gradients(self) -> None:
+        """Leave the inputs as they were made."""
+        for leaf in self._inputs.leaves.values():
+            leaf.grad = None
 
 
 class StepRunner:
@@ -68,7 +71,7 @@ class StepRunner:
         clock = _clock(self._place)
         loaded = clock.time(lambda: self.call(batch, seed))
         call = loaded.result
-        resident_bytes, cuda = host_resident_bytes(), self._cuda_baseline()
+        resident_bytes = host_resident_bytes()
         before = throttle_count()
         samples = sample(call, clock, self._plan)
         after = throttle_count()
@@ -78,7 +81,7 @@ class StepRunner:
             load_s=loaded.wall_s,
             samples=samples,
             memory=measure_host_peak(call, resident_bytes),
-            cuda_memory=None if cuda is None else self._cuda_peak(call, cuda),
+            cuda_memory=self._cuda_peak(call) if self._place.on_cuda else None,
             throttled=before is not None and after is not None and after > before,
             facts={"engine": {"name": self._contender.name, "version": self._contender.version}},
         )
@@ -91,17 +94,12 @@ class StepRunner:
         """Nothing; whether a batch goes through is the answer."""
         self.call(batch, seed)()
 
-    def _cuda_baseline(self) -> Any:
-        if not self._place.on_cuda:
-            return None
-        from stopwav.measure.cuda_memory import cuda_memory
-
-        return cuda_memory(self._place.device)
-
-    def _cuda_peak(self, call: Callable[[], object], baseline: Any) -> Any:
+    def _cuda_peak(self, call: StepCall) -> Any:
         from stopwav.measure.cuda_memory import measure_cuda_peak
 
-        return measure_cuda_peak(call, self._place.device, baseline)
+        # Over the inputs and what matrix products keep for as long as the process lives: any model has that too.
+        call.drop_gradients()
+        return measure_cuda_peak(call, self._place.device)
 
 
 def prepare(place: StepPlace) -> Contender:
