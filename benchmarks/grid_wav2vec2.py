@@ -4,17 +4,24 @@
                                        [--durations 1,2,5,8,32] [--batch-sizes 1,4,8]
 
 Prints a Markdown table for each precision. CTC does the same work for whatever is said, so random weights do not
-matter. The plain loop is what one writes by hand: one process, 5 calls to warm up, the median of 20.
+matter. The plain loop is what one writes by hand: one fresh process that loads the model once and, for each cell, warms
+up for a second and takes the median of a second of calls. There it takes turns with stopwav's own sampler on the same
+call: `sampler / loop` is the instrument's error, and `loop / loop`, each turn of the loop over the one before, is what
+the machine itself leaves undecided. `grid / loop` holds what one process differs from another by as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
 
 import torch
 from transformers import (
@@ -25,12 +32,31 @@ from transformers import (
     Wav2Vec2Processor,
 )
 
+from stopwav.engines.registry import make
 from stopwav.measure.machine import describe
+from stopwav.measure.plan import Plan
+from stopwav.measure.process import FreshProcess
+from stopwav.measure.rounds import clock_for
+from stopwav.measure.sampler import sample
 from stopwav.studies import results
 from stopwav.studies.grid import grid
-from stopwav.studies.grid_cell import Cell, CellWorkload
+from stopwav.studies.grid_cell import BUNDLED, BatchCall, Cell, make_audio
 
-WARM_UP, CALLS = 5, 20
+# Clocks that were idle rise within a second of work.
+WARM_UP_CALLS, WARM_UP_S = 5, 1.0
+# In all a second and 20 calls at least, in turns with the sampler so that a machine that drifts does so under both.
+TURNS, TURN_CALLS, TURN_S = 5, 4, 0.2
+# The sampler's turn is as long; 6 values are the fewest of which its stop rule has an interval, and any will do.
+TURN_PLAN = Plan(min_values=6, warmup_s=0.0, min_values_s=TURN_S, precision=1.0)
+# Loading from a cold disk, or a cell of seconds a call, takes minutes at most.
+TIME_LIMIT_S = 600.0
+# How near two timings of the same call have to be.
+TOLERANCE = 0.03
+RATIOS = ("grid / loop", "sampler / loop", "loop / loop")
+HEADER = (
+    f"| duration × batch | RTF, wall | RTF, device | plain loop | {' | '.join(RATIOS)} "
+    "| allocated, MB | device, MB | host, MB |\n|" + 10 * "---|"
+)
 # The letters, the word boundary and what CTC needs beside them: as many symbols as the published model has.
 SYMBOLS = ["<pad>", "<s>", "</s>", "<unk>", "|", "'", *"abcdefghijklmnopqrstuvwxyz"]
 
@@ -55,48 +81,83 @@ def save_model(folder: Path, tiny: bool) -> None:
     Wav2Vec2Processor(Wav2Vec2FeatureExtractor(return_attention_mask=False), tokenizer).save_pretrained(folder)
 
 
-def loop_s(engine: str, cell: Cell, device: str) -> float:
-    """The median time of a batch in a plain loop."""
-    call = CellWorkload(engine, cell, "bundled", 0).setup()
-    times = []
-    for at in range(WARM_UP + CALLS):
-        start = time.perf_counter()
-        call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        if at >= WARM_UP:
-            times.append(time.perf_counter() - start)
-    return sorted(times)[len(times) // 2]
+class Peer:
+    """A process that loaded the model once and times any cell, by hand and by stopwav's sampler."""
+
+    def __init__(self, engine: str, device: str) -> None:
+        self._engine: Any = make(engine)
+        self._device = device
+
+    def time(self, cell: Cell) -> tuple[float, float, float]:
+        """The median time of a batch in a plain loop, and the ratios `sampler / loop` and `loop / loop`."""
+        rate_hz = self._engine.info.sample_rate_hz
+        batch = [make_audio(BUNDLED, cell.duration_s, rate_hz, 0) for _ in range(cell.batch_size)]
+        call, clock = BatchCall(self._engine, batch), clock_for(self._device)
+        self._loop(call, WARM_UP_CALLS, WARM_UP_S)
+        by_hand, sampled = [], []
+        for _ in range(TURNS):
+            by_hand.append(self._loop(call, TURN_CALLS, TURN_S))
+            sampled.append(sample(call, clock, TURN_PLAN).values_s)
+        turns_s = [median(times_s) for times_s in by_hand]
+        sampler_to_loop = median(median(theirs) / ours_s for theirs, ours_s in zip(sampled, turns_s, strict=True))
+        loop_to_loop = median(after_s / before_s for before_s, after_s in pairwise(turns_s))
+        return median(chain.from_iterable(by_hand)), sampler_to_loop, loop_to_loop
+
+    def _loop(self, call: Callable[[], object], at_least: int, least_s: float) -> list[float]:
+        times_s: list[float] = []
+        while len(times_s) < at_least or sum(times_s) < least_s:
+            start = perf_counter()
+            call()
+            if self._device == "cuda":
+                torch.cuda.synchronize()
+            times_s.append(perf_counter() - start)
+        return times_s
+
+
+def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, float, float]]:
+    """What a peer says of each cell that it could time."""
+    with FreshProcess(Peer, engine, device) as peer:
+        started = peer.start(TIME_LIMIT_S)
+        outcomes = {cell: peer.call("time", cell, time_limit_s=TIME_LIMIT_S) for cell in cells}
+    failed = [outcome for outcome in (started, *outcomes.values()) if not outcome.ok]
+    if failed:
+        print(f"plain loop: {failed[0].status}: {failed[0].message}", file=sys.stderr)
+    return {cell: outcome.value for cell, outcome in outcomes.items() if outcome.ok}
+
+
+def text(value: float | None, form: str, scale: float = 1.0) -> str:
+    """The number as a table shows it."""
+    return "–" if value is None else format(value / scale, form)
 
 
 def table(engine: str, durations: Sequence[float], batch_sizes: Sequence[int], rounds: int, device: str) -> list[str]:
-    """The rows of one precision."""
-    start = time.perf_counter()
+    """The rows of one precision, and what they took."""
+    start = perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         record = grid(engine, durations=durations, batch_sizes=batch_sizes, rounds=rounds, save=folder)
         found = [result for result in results(record) if result.params["kind"] == "cell"]
-    took_s = time.perf_counter() - start
-    rows = [
-        "| duration × batch | RTF, wall | RTF, device | plain loop | wall / loop "
-        "| allocated, MB | device, MB | host, MB |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for result in found:
-        cell = Cell(float(str(result.params["duration_s"])), int(str(result.params["batch_size"])))
-        value = {name: estimate.value for name, estimate in result.metrics.items()}
-        rtf = value.get("rtf")
-        if rtf is None:
-            rows.append(f"| {cell} | {result.status} | | | | | | |")
-            continue
-        loop_rtf = loop_s(engine, cell, device) / cell.audio_s
-        memory = [value.get(f"peak_{part}_bytes") for part in ("allocated", "device", "host")]
-        megabytes = " | ".join("–" if part is None else f"{part / 1e6:,.0f}" for part in memory)
-        device_rtf = value.get("device_rtf")
-        rows.append(
-            f"| {cell} | {rtf:.2E} | {'–' if device_rtf is None else f'{device_rtf:.2E}'} | {loop_rtf:.2E} "
-            f"| {rtf / loop_rtf:.3f} | {megabytes} |"
-        )
-    return [*rows, "", f"{len(found)} cells, {rounds} round{'' if rounds == 1 else 's'} each, in {took_s:.0f} s"]
+    grid_s = perf_counter() - start
+    cells = [Cell(float(str(one.params["duration_s"])), int(str(one.params["batch_size"]))) for one in found]
+    peers = loop(engine, [cell for cell, one in zip(cells, found, strict=True) if one.status == "ok"], device)
+    loop_s = perf_counter() - start - grid_s
+    rows, near = [HEADER], dict.fromkeys(RATIOS, 0)
+    for cell, one in zip(cells, found, strict=True):
+        value = {name: estimate.value for name, estimate in one.metrics.items()}
+        rtf, (by_hand_s, *own) = value.get("rtf"), peers.get(cell, (None, None, None))
+        ratios = [None if rtf is None or by_hand_s is None else rtf * cell.audio_s / by_hand_s, *own]
+        rtfs = [
+            one.status if rtf is None else f"{rtf:.2E}",
+            text(value.get("device_rtf"), ".2E"),
+            text(by_hand_s, ".2E", cell.audio_s),
+        ]
+        memory = [text(value.get(f"peak_{part}_bytes"), ",.0f", 1e6) for part in ("allocated", "device", "host")]
+        parts = [str(cell), *rtfs, *(text(ratio, ".3f") for ratio in ratios), *memory]
+        rows.append(f"| {' | '.join(parts)} |")
+        for name, ratio in zip(RATIOS, ratios, strict=True):
+            near[name] += ratio is not None and abs(ratio - 1) <= TOLERANCE
+    took = f"{len(cells)} cells, {rounds} round{'' if rounds == 1 else 's'}: grid {grid_s:.0f} s, loop {loop_s:.0f} s"
+    within = ", ".join(f"{name} in {count}" for name, count in near.items())
+    return [*rows, "", f"{took}. Within {TOLERANCE:.0%}: {within}."]
 
 
 def main() -> None:
