@@ -100,6 +100,8 @@ def largest(loss: Loss, start: int, most: int, vocab: int) -> str:
             fails, why = 2 * fits, told(outcome)
     for _ in range(HALVINGS if fails else 0):
         middle = (fits + fails) // 2
+        if middle == fits:
+            break
         outcome = loss.step(middle, vocab)
         if outcome.ok:
             fits = middle
@@ -126,13 +128,13 @@ def main() -> None:
     print("| loss | batch | symbols | step and peak over inputs |\n|---|---|---|---|")
     for name in chosen.losses.split(","):
         loss = Loss(name, chosen.dtype, chosen.device)
-        fits = 1
+        fits = 0
         for size, vocab in points:
             outcome = loss.step(size, vocab)
             print(f"| {name} | {size} | {vocab:,} | {told(outcome)} |", flush=True)
             if outcome.ok and vocab == vocabularies[0]:
                 fits = max(fits, size)
-        best = largest(loss, fits, chosen.most, vocabularies[0])
+        best = largest(loss, fits, chosen.most, vocabularies[0]) if fits else "none of these"
         print(f"| {name} | largest that fits | {vocabularies[0]:,} | {best} |", flush=True)
         loss.close()
 

@@ -170,6 +170,23 @@ def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: HandClock) -> N
     }  # fmt: skip
 
 
+def test_a_loss_that_takes_a_gradient_by_itself_ends_no_row_early(clock: HandClock) -> None:
+    model = nn.Sequential(Costly(clock.spend, 0.001, 0.010), Costly(clock.spend, 0.002, 0.020))
+    data = torch.ones(2, 3, requires_grad=True)
+
+    def with_penalty(output: torch.Tensor, _: None) -> torch.Tensor:
+        torch.autograd.grad(output.sum(), data, retain_graph=True)
+        clock.spend(0.005)
+        return output.sum()
+
+    time, _ = watched_step(model, clock, loss_fn=with_penalty, batch=(data, None))
+    found = own_ms(time)
+    # What the penalty's own backward takes is the loss's: 30, and 5 of its own.
+    assert found["(loss)", "loss"] == 35
+    assert found["0", "backward"] == 10
+    assert found["1", "backward"] == 20
+
+
 def test_in_place_modules_are_attributed(clock: HandClock) -> None:
     class Slow(nn.ReLU):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

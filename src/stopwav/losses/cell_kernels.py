@@ -39,8 +39,8 @@ def _slope(x, ACTIVATION: tl.constexpr):
 @triton.jit(do_not_specialize=CHANGING)
 def map_cells(starts, widths, frames, encoding_rows, prediction_rows, T, PLACES, BLOCK: tl.constexpr):
     """Write the two rows of each cell; one program a block of one utterance's cells."""
-    n = tl.program_id(0)
-    cell = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1)
+    cell = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     width = tl.load(widths + n)
     start = tl.load(starts + n)
     inside = cell < tl.load(frames + n) * width

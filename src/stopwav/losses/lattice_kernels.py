@@ -72,7 +72,7 @@ def _from_start(
         here = (t >= 0) & (t < T) & (u <= U)
         # A place holds its sum of the step before: a blank comes from the same place, a label from the one before it.
         a = found + to_blank
-        b = tl.gather(found, before, 0) + to_label
+        b = tl.where(u > 0, tl.gather(found, before, 0), float("-inf")) + to_label
         found = tl.where(here, _log_sum(a, b, WIDE), float("-inf"))
         found = tl.where((step == 0) & (u == 0), 0.0, found)
         tl.store(alpha + start + t * row + u, found, mask=here)
@@ -125,7 +125,7 @@ def _to_end(
         t = step + u * 0 if ONE_SYMBOL else step - u
         here = (t >= 0) & (t < T) & (u <= U)
         a = tl.where((t == T - 1) & (u == U), 0.0, found) + from_blank
-        b = tl.gather(found, after, 0)
+        b = tl.where(u < U, tl.gather(found, after, 0), float("-inf"))
         if ONE_SYMBOL:
             b = tl.where((t == T - 1) & (u == U - 1), 0.0, b)
         b += from_label
@@ -165,11 +165,11 @@ def posteriors(
     BLOCK: tl.constexpr,
 ):
     """Write the posteriors of each cell's blank and label, times the utterance's weights; one program a block."""
-    n = tl.program_id(0)
+    n = tl.program_id(1)
     T = tl.load(frames + n).to(tl.int32)
     U = tl.load(labels + n).to(tl.int32)
     row = tl.load(rows + n)
-    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     t = place // row
     u = place - t * row
     here = (t < T) & (u <= U)

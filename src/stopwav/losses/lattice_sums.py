@@ -63,7 +63,8 @@ def weighted_posteriors(
     """The weighted posteriors of each cell's blank and label, zero outside of an utterance of at most so many cells."""
     to_blank, to_label = torch.zeros_like(blank), torch.zeros_like(label)
     block = min(BLOCK, triton.next_power_of_2(most_cells))
-    lattice.posteriors[(len(totals), triton.cdiv(most_cells, block))](
+    # Utterances second: CUDA takes 65,535 there, and more blocks than that make up one utterance of an hour.
+    lattice.posteriors[(triton.cdiv(most_cells, block), len(totals))](
         *(blank, label, alpha, beta, totals, blank_weights, label_weights, to_blank, to_label),
         *(starts, rows, lengths.frames, lengths.labels),
         ONE_SYMBOL=topology == "one-symbol-per-frame",

@@ -76,7 +76,8 @@ def checked_targets(targets: Tensor, lengths: Lengths, symbols: int, blank: int,
             label = int(targets[index, place])
             rule = f"give one from 0 to {symbols - 1} that is not the blank {blank}"
             raise StopwavError(f"utterance {index} has the label {label}; {rule}")
-    return targets.to(device, torch.int64, non_blocking=True).clamp(0, symbols - 1)
+    # Row by row in memory, however it was given: kernels count on it.
+    return targets.to(device, torch.int64, non_blocking=True).clamp(0, symbols - 1).contiguous()
 
 
 def reduced(losses: Tensor, reduction: Reduction) -> Tensor:

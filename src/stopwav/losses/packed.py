@@ -186,7 +186,7 @@ class _Joiner:
             try:
                 return self._weight.new_empty(step, width), self._weight.new_empty(step, symbols)
             except torch.OutOfMemoryError:
-                if most == 1:
+                if most == 1 or self._job.chunk_cells is not None:
                     raise
             # A quarter: what comes later has to fit beside it. Asking what is free takes longer than a chunk does.
             most = max(1, min(most, self.packing.cells) // 4)
@@ -244,7 +244,7 @@ def _packing(lengths: Lengths, inputs: Inputs) -> _Packing:
         raise StopwavError(f"a batch of {count} cells; at most {2**31 - 1} are counted: make the batch smaller")
     rows = [torch.full((count,), -1, dtype=torch.int32, device=widths.device) for _ in range(2)]
     block = min(TILE, triton.next_power_of_2(frames * places))
-    cells.map_cells[(batch, triton.cdiv(frames * places, block))](
+    cells.map_cells[(triton.cdiv(frames * places, block), batch)](
         *(starts, widths, lengths.frames, rows[0], rows[1], frames, places), BLOCK=block
     )
     return _Packing(starts, widths, rows[0], rows[1], count)

@@ -31,6 +31,8 @@ from stopwav.measure.stages import collect_marks, open_stage
 Sink = Callable[[str, str], None]
 # A node that adds to a parameter's gradient has this number: it runs as soon as it can.
 _LEAF = 2**64 - 1
+# How deep tensors are looked for: what a module is given may refer back to itself.
+DEEPEST = 4
 # What is at work where a phase begins.
 _STARTS = {"data": "(data)", "forward": MODEL, "loss": LOSS, "backward": LOSS, "optimizer": OPTIMIZER, "rest": REST}
 
@@ -143,6 +145,9 @@ class ModuleWatch:
             self._walk_from = self._numbers[-1]
 
     def _enter_awaited(self, number: int, row: str, gradients: Any) -> None:
+        if self._phase != "backward":
+            # A loss that takes a gradient by itself, such as a penalty on it.
+            return
         self._awaited.discard(number)
         self._enter_node(row, gradients)
 
@@ -212,6 +217,8 @@ class ModuleWatch:
         for number, node in _nodes_of(roots, down_to):
             if number == _LEAF:
                 if self._waits:
+                    owner = self._rows.owners.get(id(getattr(node, "variable", None)), REST)
+                    self._node_handles.append(node.register_prehook(partial(self._enter_node, owner)))
                     # What follows the last gradient is the wait for those of the other processes.
                     self._node_handles.append(node.register_hook(partial(self._leave_node, COMMUNICATION)))
                 continue
@@ -249,16 +256,17 @@ def _nodes_of(roots: Iterable[Any], down_to: int) -> list[tuple[int, Any]]:
     return found
 
 
-def _tensors(value: Any) -> Iterator[Any]:
-    """The tensors with a graph in what a module returned."""
+def _tensors(value: Any, depth: int = DEEPEST) -> Iterator[Any]:
+    """The tensors with a graph in what a module was given or returned."""
     if hasattr(value, "grad_fn"):
         yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _tensors(one)
+        return
+    inside: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        inside = value.values()
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)
+        inside = value
     elif is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            yield from _tensors(getattr(value, one.name))
+        inside = (getattr(value, one.name, None) for one in fields(value))
+    for one in inside if depth else ():
+        yield from _tensors(one, depth - 1)

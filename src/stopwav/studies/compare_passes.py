@@ -92,6 +92,9 @@ class EnergyPass:
             "energy", frames, self.plan.seed, self.plan, self.time_s, self.external, time_limit_s=limit_s
         )
         _append(self.record, key, outcome)
+        if not outcome.ok:
+            # A device that failed once may fail at everything from then on: the next length has a new process.
+            self.close()
 
     def close(self) -> None:
         """End the process."""
