@@ -72,7 +72,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeC
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "--resume" in errors
     assert "Traceback" not in errors
     (tmp_path / "gate").touch()
