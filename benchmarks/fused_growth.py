@@ -34,8 +34,7 @@ class Probe:
 
     def step(self, batch_size: int, vocab: int) -> tuple[float, int]:
         """Seconds of a step, and the bytes of its peak over the inputs."""
-        import torch
-
+        from stopwav.measure.cuda_memory import measure_cuda_peak
         from stopwav.measure.kernel_clock import KernelClock
 
         place = StepPlace(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
@@ -44,13 +43,8 @@ class Probe:
         # Once for nothing: matrix products take room that they keep for as long as the process lives.
         call()
         call.drop_gradients()
-        torch.cuda.empty_cache()
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated() - before
+        found = measure_cuda_peak(call, self._device)
+        peak = found.peak.allocated_bytes - found.baseline.allocated_bytes
         clock = KernelClock(self._device)
         return median(clock.time(call).device_s or 0.0 for _ in range(STEPS)), peak
 

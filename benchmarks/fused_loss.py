@@ -101,7 +101,8 @@ def times(batches: int) -> None:
                 step_s += device_s(step) / batches
                 forward_s += device_s(lambda batch=batch: FUSED.losses(batch)) / batches  # type: ignore[misc]
                 wall_s += wall_time_s(step) / batches
-                forget(batch)
+                # Gradients are made anew in the pass that memory is taken from.
+                step.drop_gradients()
                 peak = max(peak, peak_over_inputs_bytes(step))
             cells, padded = sum(one.cells for one in every), sum(one.padded_cells for one in every)
             measured = [f"{1e3 * one:.2f}" for one in (forward_s, step_s - forward_s, step_s, wall_s)]
@@ -110,12 +111,6 @@ def times(batches: int) -> None:
             )
     head = ("ms forward", "backward", "step", "step, wall", "peak over inputs, MB", "cells", "padded/real")
     table(("batches", "products in", *head), rows)
-
-
-def forget(batch: JoinerBatch) -> None:
-    """Drop the gradients: they are made anew in the pass that memory is taken from."""
-    for leaf in batch.leaves.values():
-        leaf.grad = None
 
 
 def wall_time_s(step: Callable[[], object], values: int = 10) -> float:

@@ -52,6 +52,21 @@ class Costly(nn.Module):
         return _Spend.apply(x + self.shift, *self.costs)
 
 
+class Outer(nn.Module):
+    """A module with work of its own around a module inside it."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.inner = Costly(clock.spend, 0.010, 0.040)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.clock.spend(0.003)
+        x = self.inner(x)
+        self.clock.spend(0.004)
+        return x
+
+
 def watched_step(
     model: nn.Module, clock: HandClock, *, depth: int = 3, loss_fn: Any = None, batch: Any = None
 ) -> tuple[StepTime, ModuleWatch]:

@@ -5,21 +5,14 @@ import gc
 
 import pytest
 import torch
-from known_cost import Costly, HandClock, own_ms, watched_step
+from known_cost import Costly, HandClock, Outer, own_ms, watched_step
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import stopwav
 from stopwav.measure.module_rows import rows_of
 from stopwav.measure.module_watch import ModuleWatch
 from stopwav.measure.step_timer import StepTimer
 from stopwav.measure.training_step import PhaseWatch, TrainingJob, run_step
-from stopwav.studies.step_runner import StepRunner
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
 
 
 def test_each_module_gets_its_own_forward_and_backward(clock: HandClock) -> None:
@@ -32,21 +25,6 @@ def test_each_module_gets_its_own_forward_and_backward(clock: HandClock) -> None
     assert not watch.callers
 
 
-class Outer(nn.Module):
-    """A module with work of its own around a module inside it."""
-
-    def __init__(self, clock: HandClock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.inner = Costly(clock.spend, 0.010, 0.040)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.clock.spend(0.003)
-        x = self.inner(x)
-        self.clock.spend(0.004)
-        return x
-
-
 def test_a_module_is_not_charged_for_what_is_inside_it(clock: HandClock) -> None:
     time, _ = watched_step(nn.Sequential(Outer(clock)), clock)
     assert own_ms(time) == {("0", "forward"): 7, ("0.inner", "forward"): 10, ("0.inner", "backward"): 40}
@@ -55,149 +33,6 @@ def test_a_module_is_not_charged_for_what_is_inside_it(clock: HandClock) -> None
 def test_modules_below_the_depth_belong_to_the_one_around_them(clock: HandClock) -> None:
     time, _ = watched_step(nn.Sequential(Outer(clock)), clock, depth=1)
     assert own_ms(time) == {("0", "forward"): 17, ("0", "backward"): 40}
-
-
-def test_a_module_that_is_called_twice_has_both_calls(clock: HandClock) -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.part = Costly(clock.spend, 0.010, 0.030)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.part(self.part(x))
-
-    time, watch = watched_step(Twice(), clock)
-    assert own_ms(time) == {("part", "forward"): 20, ("part", "backward"): 60}
-    assert watch.calls["part"] == 2
-
-
-def test_a_shared_module_stands_under_its_first_name_and_is_named(clock: HandClock) -> None:
-    class Wrap(nn.Module):
-        def __init__(self, part: nn.Module) -> None:
-            super().__init__()
-            self.part = part
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.part(x)
-
-    part = Costly(clock.spend, 0.010, 0.030)
-    model = nn.Sequential(Wrap(part), Wrap(part))
-    rows = rows_of(model, 3)
-    assert rows.rows["0.part"].also == ("1.part",)
-    assert rows.shared == {"0.part.shift": ("1.part.shift",)}
-    time, watch = watched_step(model, clock)
-    assert own_ms(time) == {("0.part", "forward"): 20, ("0.part", "backward"): 60}
-    assert watch.callers == {"0.part": {"1"}}
-
-
-class Checkpointed(nn.Module):
-    def __init__(self, clock: HandClock, reentrant: bool) -> None:
-        super().__init__()
-        self.first = Costly(clock.spend, 0.001, 0.002)
-        self.second = Outer(clock)
-        self.reentrant = reentrant
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return checkpoint(self.second, self.first(x), use_reentrant=self.reentrant)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpoint_is_recomputed_by_the_module_itself(clock: HandClock, reentrant: bool) -> None:
-    time, watch = watched_step(Checkpointed(clock, reentrant), clock)
-    found = own_ms(time)
-    assert found["first", "forward"] == 1
-    assert found["first", "backward"] == 2
-    assert found["second.inner", "forward"] == 10
-    assert found["second", "forward"] == 7
-    # Backward: 40 of its own, and once more the 10 of the forward; 3 of 7 where the recomputation may stop early.
-    if reentrant:
-        assert found["second.inner", "backward"] == 50
-        assert found["second", "backward"] == 7
-    else:
-        # Nothing in it is saved, so that nothing need be computed again.
-        assert found["second.inner", "backward"] in (40, 50)
-    assert watch.calls["second.inner"] == 1
-    assert sum(one.wall_s for one in time.parts.values()) == pytest.approx(time.wall_s)
-
-
-def test_a_checkpoint_that_needs_its_tensors_is_charged_for_them(clock: HandClock) -> None:
-    class Squares(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.part = Costly(clock.spend, 0.010, 0.040)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.part(x) ** 2
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.squares = Squares()
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return checkpoint(self.squares, x.requires_grad_(), use_reentrant=False)
-
-    time, watch = watched_step(Model(), clock)
-    assert own_ms(time) == {("squares.part", "forward"): 10, ("squares.part", "backward"): 50}
-    assert watch.recomputed == {"squares", "squares.part"}
-
-
-def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: HandClock) -> None:
-    class Pair(Costly):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            used = super().forward(x)
-            return used, used * 2
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = Pair(clock.spend, 0.001, 0.010), Costly(clock.spend, 0.002, 0.020)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.second(self.first(x)[0])
-
-    model = Model()
-    job = TrainingJob(
-        model,
-        lambda _: (torch.ones(2, 3), None),
-        lambda output, _: output.sum(),
-        torch.optim.SGD(model.parameters(), lr=0.1),
-    )
-    parts = StepRunner(job, depth=3, steps=1, now_ns=clock.now_ns).take(0)["watched"]["parts"]
-    found = {(row, phase): round(1e3 * wall_s) for row, phase, wall_s, _ in parts if wall_s > 0}
-    assert found == {
-        ("first", "forward"): 1, ("second", "forward"): 2, ("first", "backward"): 10, ("second", "backward"): 20,
-    }  # fmt: skip
-
-
-def test_a_loss_that_takes_a_gradient_by_itself_ends_no_row_early(clock: HandClock) -> None:
-    model = nn.Sequential(Costly(clock.spend, 0.001, 0.010), Costly(clock.spend, 0.002, 0.020))
-    data = torch.ones(2, 3, requires_grad=True)
-
-    def with_penalty(output: torch.Tensor, _: None) -> torch.Tensor:
-        torch.autograd.grad(output.sum(), data, retain_graph=True)
-        clock.spend(0.005)
-        return output.sum()
-
-    time, _ = watched_step(model, clock, loss_fn=with_penalty, batch=(data, None))
-    found = own_ms(time)
-    # What the penalty's own backward takes is the loss's: 30, and 5 of its own.
-    assert found["(loss)", "loss"] == 35
-    assert found["0", "backward"] == 10
-    assert found["1", "backward"] == 20
-
-
-def test_in_place_modules_are_attributed(clock: HandClock) -> None:
-    class Slow(nn.ReLU):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            clock.spend(0.002)
-            return super().forward(x)
-
-    model = nn.Sequential(Costly(clock.spend, 0.010, 0.030), Slow(inplace=True), Costly(clock.spend, 0.020, 0.005))
-    time, _ = watched_step(model, clock)
-    assert own_ms(time) == {
-        ("0", "forward"): 10, ("1", "forward"): 2, ("2", "forward"): 20, ("0", "backward"): 30, ("2", "backward"): 5,
-    }  # fmt: skip
 
 
 def test_stages_are_rows_in_the_loss_and_in_modules(clock: HandClock) -> None:

@@ -11,6 +11,9 @@ from torch import nn
 from stopwav.record import Record
 from stopwav.studies.step import step
 
+# The reference, of sizes that train in no time.
+TINY = "conformer-transducer,layers=2,width=16,heads=2,feed_forward=24,kernel=3,symbols=20"
+
 
 def take(model: nn.Module, make_batch: Any, loss_fn: Any, folder: Path, **options: Any) -> Record:
     """The record of a few steps of a model."""

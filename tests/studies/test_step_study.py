@@ -6,21 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import command
-from step_jobs import SmallLstm, rows_of, small_cnn, take
+from step_jobs import TINY, SmallLstm, rows_of, small_cnn, take
 from torch import nn
 
 import stopwav
 from stopwav.errors import StopwavError
 from stopwav.measure.step_timer import StepTimer
 from stopwav.measure.training_step import PhaseWatch, run_step
-from stopwav.record import Record
 from stopwav.studies.plan_file import read_plan
-from stopwav.studies.resumption import check_pieces
 from stopwav.studies.step import StepSpec, step
 from stopwav.studies.step_job import make_job
 from stopwav.studies.step_results import step_view
-
-TINY = "conformer-transducer,layers=2,width=16,heads=2,feed_forward=24,kernel=3,symbols=20"
 
 
 def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -206,13 +202,6 @@ def test_a_compiled_model_says_what_it_cannot_tell(tmp_path: Path) -> None:
     assert any(w.code == "compiled" for w in found[0].warnings)
 
 
-@pytest.fixture
-def few_shapes(tmp_path: Path) -> Path:
-    path = tmp_path / "shapes.csv"
-    path.write_text("T,U\n" + "".join(f"{t},{t // 4}\n" for t in range(8, 20)))
-    return path
-
-
 def test_the_reference_from_the_command_line(few_shapes: Path, tmp_path: Path) -> None:
     run = command(
         "step", TINY, "--shapes", str(few_shapes), "--batch-size", "2", "--steps", "2", "--quick", "--profile",
@@ -309,40 +298,6 @@ def test_a_plan_file_can_name_a_step(few_shapes: Path, tmp_path: Path) -> None:
     (cell,) = read_plan(plan)
     assert cell.study == "step"
     assert cell.settings.batch_size == 2
-
-
-def test_the_fused_loss_and_resuming(few_shapes: Path, tmp_path: Path) -> None:
-    options = {"shapes": str(few_shapes), "batch_size": 2, "steps": 1, "rounds": 1, "save": tmp_path}
-    record = stopwav.step(f"{TINY},loss=fused", **options)
-    found = stopwav.results(record)
-    assert found[0].status == "ok", found[0].warnings
-    assert "(loss):rnnt_loss_fused" in rows_of(found)
-    again = stopwav.step(f"{TINY},loss=fused", **options, resume=True)
-    assert again.path == record.path
-    assert again.found == len(record.pieces)
-
-
-def test_a_run_cut_after_any_piece_can_be_gone_on_with(few_shapes: Path, tmp_path: Path) -> None:
-    options = {"shapes": str(few_shapes), "batch_size": 2, "steps": 2, "rounds": 1, "save": tmp_path}
-    first = stopwav.step(TINY, **options)
-    lines = first.path.read_text().splitlines(keepends=True)
-    for count in range(1, len(lines)):
-        (tmp_path / "cut.jsonl").write_text("".join(lines[:count]))
-        check_pieces(Record.read(tmp_path / "cut.jsonl"))
-    first.path.write_text("".join(lines[:3]))
-    record = stopwav.step(TINY, **options, resume=True)
-    assert record.path == first.path
-    assert record.complete
-    assert [piece.key for piece in record.pieces] == [["ready", 0], ["step", 0, 0], ["step", 0, 1], ["memory", 0]]
-    assert record.found == 2
-
-
-def test_a_run_that_was_tampered_with_is_not_gone_on_with(few_shapes: Path, tmp_path: Path) -> None:
-    options = {"shapes": str(few_shapes), "batch_size": 2, "steps": 1, "rounds": 1, "save": tmp_path}
-    path = stopwav.step(TINY, **options).path
-    path.write_text("".join(path.read_text().replace('"watched"', '"wached"').splitlines(keepends=True)[:-1]))
-    with pytest.raises(StopwavError, match=r"has pieces .*KeyError: 'watched'.*without --resume"):
-        stopwav.step(TINY, **options, resume=True)
 
 
 @pytest.mark.parametrize(

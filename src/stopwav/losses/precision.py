@@ -38,7 +38,7 @@ class Arithmetic:
     @contextmanager
     def products(self) -> Iterator[None]:
         """Matrix products are in this arithmetic here, whatever autocast and PyTorch's settings say around it."""
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False), _wide_sums():
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
             if self.tf32 is None or not torch.cuda.is_available():
                 yield
                 return
@@ -65,22 +65,6 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.add_(torch.mm(left, right, out_dtype=total.dtype))
     else:
         total.add_(left @ right)
-
-
-@contextmanager
-def _wide_sums() -> Iterator[None]:
-    """Products of half precision are added up in float32 here, also those that are split into several sums."""
-    matmul: Any = torch.backends.cuda.matmul
-    names = [f"allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
-    # Newer versions of PyTorch have two settings behind the name, and take both at once.
-    before = {name: (getattr(matmul, name), getattr(matmul, f"{name}_split_k", True)) for name in names}
-    for name in names:
-        setattr(matmul, name, False)
-    try:
-        yield
-    finally:
-        for name, (allowed, split) in before.items():
-            setattr(matmul, name, allowed if split else (allowed, split))
 
 
 @contextmanager
