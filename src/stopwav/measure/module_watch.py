@@ -49,10 +49,7 @@ class ModuleWatch:
         walks: bool = True,
         now_ns: Callable[[], int] | None = None,
     ) -> None:
-        self.calls: dict[str, int] = {}
         self.recomputed: set[str] = set()
-        # Modules that were called by a module that does not hold them, and by which.
-        self.callers: dict[str, set[str]] = {}
         self.stages: set[str] = set()
         self._rows, self._sink, self._waits = rows, sink, waits
         # Whether all of the graph is walked: the way that is always right, and takes longer.
@@ -61,6 +58,8 @@ class ModuleWatch:
         self._row, self._phase = REST, "rest"
         self._stack: list[str] = []
         self._open_stages: list[str] = []
+        # How often each row was begun from which other.
+        self._passages: dict[tuple[str, str], int] = {}
         # The number of the next node at each change, and the row that was at work from there on.
         self._numbers: list[int] = []
         self._makers: list[str] = []
@@ -73,12 +72,17 @@ class ModuleWatch:
         self._exit = ExitStack()
 
     def __enter__(self) -> ModuleWatch:
+        import torch
+
+        # The number of the next node that this thread makes; PyTorch's own tracer reads it from here too.
+        self._next_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+        self._forget_makers()
         self._exit.enter_context(collect_marks(self._stage_tick))
         for module, path in self._rows.modules:
             enter = partial(self._enter_module, path)
             self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
             # Also where the forward breaks off, as a checkpoint's second one does once it has what it needs.
-            self._handles.append(module.register_forward_hook(partial(self._leave_module, path), always_call=True))
+            self._handles.append(module.register_forward_hook(self._leave_module, always_call=True))
         return self
 
     def __exit__(
@@ -94,7 +98,7 @@ class ModuleWatch:
     def phase(self, name: str) -> Iterator[None]:
         """Mark a phase of the step."""
         self._phase = name
-        self._switch(_STARTS[name], force=True)
+        self._begin(_STARTS[name])
         try:
             yield
         finally:
@@ -102,78 +106,89 @@ class ModuleWatch:
             self._stack.clear()
             self._open_stages.clear()
             self._recomputing = 0
-            self._switch(REST, force=True)
+            self._begin(REST)
 
     @property
     def complete(self) -> bool:
         """Whether every node that was hooked has run: one that is not part of the loss does not, and hides its row."""
         return not self._awaited
 
+    @property
+    def calls(self) -> dict[str, int]:
+        """How often each module was called and each stage passed, recomputing left out."""
+        counts: dict[str, int] = {}
+        for (row, _), count in self._passages.items():
+            counts[row] = counts.get(row, 0) + count
+        return counts
+
+    @property
+    def callers(self) -> dict[str, set[str]]:
+        """Modules that were called by a module that does not hold them, and by which."""
+        found: dict[str, set[str]] = {}
+        for path, row in self._passages:
+            caller = row.partition(":")[0]
+            inside = path.startswith(f"{caller}.") or caller in (MODEL, path) or path in self.stages
+            if not inside and not caller.startswith("("):
+                found.setdefault(path, set()).add(caller)
+        return found
+
     def before_backward(self, loss: Any) -> None:
         """Hook the graph of a loss."""
-        self._switch(INSTRUMENT)
+        self._begin(INSTRUMENT)
         down_to = 0 if self._walks else self._walk_from
         if down_to is not None:
-            self._hook_graph([loss], self._numbers, self._makers, down_to)
-        self._switch(REST)
+            self._hook_graph([loss], down_to)
+        self._begin(REST)
 
-    def _switch(self, row: str, *, force: bool = False, tensors: Any = ()) -> None:
-        """Note that a row is at work from now on; `tensors` may hold the result of what was computed last."""
-        if row == self._row and not force:
-            return
-        import torch
-
-        # The number of the next node that this thread makes; PyTorch's own tracer reads it from here too.
-        number = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
-        if not self._walks and self._phase != "backward" and self._numbers and number > self._numbers[-1]:
-            self._hook_last(number - 1, tensors)
+    def _begin(self, row: str, last: Any = None) -> None:
+        """Note that a row is at work from now on; `last` may hold the result of what was computed until now."""
+        number = self._next_number()
+        if number > self._numbers[-1] and not self._walks and self._phase != "backward":
+            self._hook_last(number - 1, last)
         self._row = row
         self._sink(row, self._phase)
         self._numbers.append(number)
         self._makers.append(row)
 
-    def _hook_last(self, number: int, tensors: Any) -> None:
+    def _hook_last(self, number: int, last: Any) -> None:
         """Hook the node of this number, the last one that the row at work has made, or have it found later."""
-        for tensor in _tensors(tensors):
-            node = tensor.grad_fn
-            if node is not None and node._sequence_nr() == number:
-                self._awaited.add(number)
-                handle = node.register_prehook(partial(self._enter_awaited, number, self._row))
-                self._node_handles.append(handle)
-                return
-        if self._walk_from is None:
+        node = _node_of(last, number)
+        if node is not None:
+            self._awaited.add(number)
+            self._node_handles.append(node.register_prehook(partial(self._enter_node, number, self._row)))
+        elif self._walk_from is None:
             self._walk_from = self._numbers[-1]
-
-    def _enter_awaited(self, number: int, row: str, gradients: Any) -> None:
-        if self._phase != "backward":
-            # A loss that takes a gradient by itself, such as a penalty on it.
-            return
-        self._awaited.discard(number)
-        self._enter_node(row, gradients)
 
     def _enter_module(self, path: str, module: Any, arguments: Any, keywords: Any) -> None:
         del module
+        outer = self._row
         if self._phase == "backward":
             self._begin_recompute(path)
         else:
-            self.calls[path] = self.calls.get(path, 0) + 1
-            self._note_caller(path)
-        self._stack.append(self._row)
-        self._switch(path, tensors=(arguments, keywords))
+            passage = (path, outer)
+            self._passages[passage] = self._passages.get(passage, 0) + 1
+        self._stack.append(outer)
+        if path != outer:
+            self._begin(path, (arguments, keywords) if keywords else arguments)
 
-    def _leave_module(self, path: str, module: Any, arguments: Any, result: Any) -> None:
-        del path, module, arguments
+    def _leave_module(self, module: Any, arguments: Any, result: Any) -> None:
+        del module, arguments
         if not self._stack:
             return
-        self._switch(self._stack.pop(), tensors=result)
+        outer = self._stack.pop()
+        if outer != self._row:
+            self._begin(outer, result)
         if self._phase == "backward":
             self._recomputing -= 1
             if not self._recomputing:
                 # A checkpoint of the older kind runs this graph within the backward pass.
                 outer = self._row
-                self._switch(INSTRUMENT)
-                self._hook_graph(_tensors(result), self._numbers, self._makers)
-                self._switch(outer)
+                self._begin(INSTRUMENT)
+                self._hook_graph(_tensors(result))
+                self._begin(outer)
+
+    def _forget_makers(self) -> None:
+        self._numbers, self._makers = [self._next_number()], [self._row]
 
     def _begin_recompute(self, path: str) -> None:
         self.recomputed.add(path)
@@ -181,17 +196,11 @@ class ModuleWatch:
             import torch
 
             # Numbers are counted for each thread, and that of the backward pass may be another.
-            self._numbers, self._makers = [], []
+            self._forget_makers()
             # The node that has this computed again may go backward through it at once; then it is itself again.
             node = torch._C._current_autograd_node()
             self._node_handles.append(node.register_hook(partial(self._leave_node, self._row)))
         self._recomputing += 1
-
-    def _note_caller(self, path: str) -> None:
-        caller = self._row.partition(":")[0]
-        inside = path.startswith(f"{caller}.") or caller in (MODEL, path)
-        if not inside and not caller.startswith("("):
-            self.callers.setdefault(path, set()).add(caller)
 
     def _stage_tick(self) -> int:
         """The time, as `stage` asks for it where it begins and where it ends."""
@@ -199,43 +208,49 @@ class ModuleWatch:
         if self._open_stages and self._open_stages[-1] == path:
             self._open_stages.pop()
             if self._stack:
-                self._switch(self._stack.pop())
+                self._begin(self._stack.pop())
         else:
             name = path.removeprefix(f"{self._open_stages[-1]}/") if self._open_stages else path
             self._open_stages.append(path)
             row = f"{self._row}/{name}" if ":" in self._row else f"{self._row}:{name}"
             if self._phase != "backward":
-                self.calls[row] = self.calls.get(row, 0) + 1
+                passage = (row, self._row)
+                self._passages[passage] = self._passages.get(passage, 0) + 1
             self.stages.add(row)
             self._stack.append(self._row)
-            self._switch(row)
+            self._begin(row)
         return self._now_ns()
 
-    def _hook_graph(self, roots: Iterable[Any], numbers: list[int], makers: list[str], down_to: int = 0) -> None:
+    def _hook_graph(self, roots: Iterable[Any], down_to: int = 0) -> None:
         """Hook the nodes at which another row's turn comes, of those with this number or a higher one."""
         at_work = ""
         for number, node in _nodes_of(roots, down_to):
             if number == _LEAF:
                 if self._waits:
                     owner = self._rows.owners.get(id(getattr(node, "variable", None)), REST)
-                    self._node_handles.append(node.register_prehook(partial(self._enter_node, owner)))
+                    self._node_handles.append(node.register_prehook(partial(self._enter_node, number, owner)))
                     # What follows the last gradient is the wait for those of the other processes.
                     self._node_handles.append(node.register_hook(partial(self._leave_node, COMMUNICATION)))
                 continue
-            place = bisect_right(numbers, number) - 1
-            row = makers[place] if place >= 0 else REST
+            place = bisect_right(self._numbers, number) - 1
+            row = self._makers[place] if place >= 0 else REST
             if row != at_work or self._waits:
-                self._node_handles.append(node.register_prehook(partial(self._enter_node, row)))
+                self._node_handles.append(node.register_prehook(partial(self._enter_node, number, row)))
             at_work = row
 
-    def _enter_node(self, row: str, gradients: Any) -> None:
+    def _enter_node(self, number: int, row: str, gradients: Any) -> None:
         del gradients
-        if row != self._row:
-            self._switch(row)
+        # A loss may take a gradient by itself, such as for a penalty on it: that is no part of the backward pass.
+        if self._phase == "backward":
+            self._awaited.discard(number)
+            if row != self._row:
+                self._row = row
+                self._sink(row, "backward")
 
     def _leave_node(self, row: str, inputs: Any, outputs: Any) -> None:
         del inputs, outputs
-        self._switch(row)
+        self._row = row
+        self._sink(row, "backward")
 
 
 def _nodes_of(roots: Iterable[Any], down_to: int) -> list[tuple[int, Any]]:
@@ -256,16 +271,25 @@ def _nodes_of(roots: Iterable[Any], down_to: int) -> list[tuple[int, Any]]:
     return found
 
 
+def _node_of(value: Any, number: int) -> Any:
+    """The node of that number, where it made one of the tensors in a value."""
+    for tensor in (value,) if hasattr(value, "grad_fn") else _tensors(value):
+        node = tensor.grad_fn
+        if node is not None and node._sequence_nr() == number:
+            return node
+    return None
+
+
 def _tensors(value: Any, depth: int = DEEPEST) -> Iterator[Any]:
     """The tensors with a graph in what a module was given or returned."""
     if hasattr(value, "grad_fn"):
         yield value
         return
     inside: Iterable[Any] = ()
-    if isinstance(value, Mapping):
-        inside = value.values()
-    elif isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):
         inside = value
+    elif isinstance(value, Mapping):
+        inside = value.values()
     elif is_dataclass(value) and not isinstance(value, type):
         inside = (getattr(value, one.name, None) for one in fields(value))
     for one in inside if depth else ():

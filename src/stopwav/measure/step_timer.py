@@ -35,37 +35,33 @@ class StepTimer:
     """A list of moments, each with the row that is at work from then on. `mark` is a watch's sink."""
 
     def __init__(self, device: str = "cpu", now_ns: Callable[[], int] = perf_counter_ns) -> None:
-        self._cuda = device.startswith("cuda")
-        self._device, self._now_ns = device, now_ns
+        self._events = _Events(device) if device.startswith("cuda") else None
+        self._now_ns = now_ns
         self._marks: list[tuple[str, str, int, Any]] = []
-        # Events are made once and used again: making one takes as long as recording it.
-        self._events: list[Any] = []
-        self._used = 0
 
     def begin(self) -> None:
         """Begin a step; what is under way on the device is waited for."""
         self._marks.clear()
-        self._used = 0
-        self._wait()
+        if self._events:
+            self._events.begin()
         self.mark("(rest)", "rest")
 
     def mark(self, row: str, phase: str) -> None:
         """Note that a row is at work from now on."""
-        self._marks.append((row, phase, self._now_ns(), self._event() if self._cuda else None))
+        self._marks.append((row, phase, self._now_ns(), self._events.record() if self._events else None))
 
     def end(self) -> StepTime:
         """End the step, wait for the device, and add up."""
-        last = self._event() if self._cuda else None
-        self._wait()
+        last = self._events.end() if self._events else None
         end_ns = self._now_ns()
         sums: dict[tuple[str, str], list[float]] = {}
         following = [*self._marks[1:], ("", "", end_ns, last)]
         for (row, phase, start_ns, event), (_, _, stop_ns, next_event) in zip(self._marks, following, strict=True):
             part = sums.setdefault((row, phase), [0.0, 0.0])
             part[0] += (stop_ns - start_ns) / 1e9
-            part[1] += event.elapsed_time(next_event) / 1e3 if self._cuda else 0.0
-        parts = {key: RowTime(wall, device if self._cuda else None) for key, (wall, device) in sums.items()}
-        device_s = sum(one.device_s or 0.0 for one in parts.values()) if self._cuda else None
+            part[1] += event.elapsed_time(next_event) / 1e3 if self._events else 0.0
+        parts = {key: RowTime(wall, device if self._events else None) for key, (wall, device) in sums.items()}
+        device_s = sum(one.device_s or 0.0 for one in parts.values()) if self._events else None
         return StepTime((end_ns - self._marks[0][2]) / 1e9, device_s, parts)
 
     @property
@@ -73,18 +69,42 @@ class StepTimer:
         """How many moments were noted in the step."""
         return len(self._marks)
 
-    def _event(self) -> Any:
+
+class _Events:
+    """Events on a CUDA device, recorded as cheaply as PyTorch allows: a step may have to wait for the host."""
+
+    def __init__(self, device: str) -> None:
         import torch
 
-        if self._used == len(self._events):
-            self._events.append(torch.cuda.Event(enable_timing=True))
-        event = self._events[self._used]
+        self._cuda = torch.cuda
+        index = torch.device(device).index
+        self._index: int = torch.cuda.current_device() if index is None else index
+        # Making an event takes as long as recording it, so they are used again; as does making an object for a stream.
+        self._made: list[Any] = []
+        self._used = 0
+        self._raw_stream_of: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self._raw_stream: int | None = None
+        self._stream: Any = None
+
+    def begin(self) -> None:
+        """Wait for the device; events of the last step may be used again."""
+        self._cuda.synchronize(self._index)
+        self._used = 0
+
+    def record(self) -> Any:
+        """An event after what the stream at work was given until now."""
+        if self._used == len(self._made):
+            self._made.append(self._cuda.Event(enable_timing=True))
+        event = self._made[self._used]
         self._used += 1
-        event.record()
+        raw_stream = self._raw_stream_of(self._index)
+        if raw_stream != self._raw_stream:
+            self._raw_stream, self._stream = raw_stream, self._cuda.current_stream(self._index)
+        event.record(self._stream)
         return event
 
-    def _wait(self) -> None:
-        if self._cuda:
-            import torch
-
-            torch.cuda.synchronize(self._device)
+    def end(self) -> Any:
+        """An event after all of the step, when the device has done it."""
+        event = self.record()
+        self._cuda.synchronize(self._index)
+        return event

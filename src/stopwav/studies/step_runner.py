@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
@@ -56,6 +58,8 @@ class StepRunner:
             if len(taken_s) >= WARMUP_STEPS and (self._distributed or sum(taken_s) >= WARMUP_S):
                 break
             taken_s.append(self._clean(0)[0].wall_s)
+        # Hooks have a first time too.
+        self._watched(0)
         return {
             "load_s": self._load_s,
             "first_s": first_s,
@@ -124,16 +128,17 @@ class StepRunner:
         return profile_step(self._job, self.rows, folder, index)
 
     def _clean(self, index: int) -> tuple[StepTime, TrainingBatch]:
-        self._timer.begin()
-        batch = run_step(self._job, index, PhaseWatch(self._timer))
-        return self._timer.end(), batch
+        with _garbage_left():
+            self._timer.begin()
+            batch = run_step(self._job, index, PhaseWatch(self._timer))
+            return self._timer.end(), batch
 
     def _watched(self, index: int) -> tuple[StepTime, ModuleWatch]:
         watch = ModuleWatch(
             self.rows, self._timer.mark, waits=self._distributed, walks=self._walks, now_ns=self._now_ns
         )
         # Hooks are set and removed outside of the step.
-        with watch:
+        with watch, _garbage_left():
             self._timer.begin()
             run_step(self._job, index, watch)
             time = self._timer.end()
@@ -144,11 +149,10 @@ class StepRunner:
 
     def _switch_cost(self) -> float:
         """Seconds that one change of row costs on the host."""
-        timer = StepTimer(self._job.device, self._now_ns)
-        timer.begin()
+        self._timer.begin()
         start_s = perf_counter()
         for _ in range(PROBES):
-            timer.mark("", "")
+            self._timer.mark("", "")
         return (perf_counter() - start_s) / PROBES
 
 
@@ -162,6 +166,18 @@ def make_runner(spec: StepSpec) -> StepRunner:
     start_s = perf_counter()
     job = make_job(spec)
     return StepRunner(job, depth=spec.depth, modules=spec.modules, steps=spec.steps, load_s=perf_counter() - start_s)
+
+
+@contextmanager
+def _garbage_left() -> Iterator[None]:
+    """Keep Python from looking for garbage within a step, clean or watched: hooks leave more of it than a model."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _clean_to_json(time: StepTime) -> dict[str, Any]:
