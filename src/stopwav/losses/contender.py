@@ -61,17 +61,11 @@ class Contender:
     pruned: Callable[[JoinerBatch], Any] | None = None
     unpruned: Callable[[JoinerBatch], Any] | None = None
 
-    def logits(self, batch: JoinerBatch) -> Any:
-        """What the joiner makes of a batch for this loss; None where the loss is the joiner too."""
-        if self.needs.logits == "joiner":
-            return None
-        return padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
-
-    def losses(self, batch: JoinerBatch, logits: Any = None) -> Any:
-        """The losses of a batch, or their sum where the implementation gives no more; of its logits, or else made."""
+    def losses(self, batch: JoinerBatch) -> Any:
+        """The losses of a batch, or their sum where the implementation gives no more; the joiner is part of it."""
         if self.needs.logits == "joiner":
             return self.function(batch)
-        logits = self.logits(batch) if logits is None else logits
+        logits = padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
         if str(logits.dtype).removeprefix("torch.") not in self.needs.dtypes:
             logits = logits.float()
         if self.needs.log_softmax == "outside":
