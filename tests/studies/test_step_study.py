@@ -1,5 +1,6 @@
 """The step study: any model gets its table, sums are right, and what goes wrong is said."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -133,6 +134,26 @@ def test_phases_frames_and_padding(tmp_path: Path) -> None:
     phases = [metrics[f"{name}_time"].value for name in ("data", "forward", "loss", "backward", "optimizer", "rest")]
     assert sum(phases) == pytest.approx(metrics["step_time"].value)
     assert metrics["overhead"].value is not None
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_waits_until_a_step_is_over_and_is_collected_as_before(collects: bool, tmp_path: Path) -> None:
+    within: list[bool] = []
+
+    def loss(output: torch.Tensor, _: object) -> torch.Tensor:
+        within.append(gc.isenabled())
+        if len(within) == 10:
+            raise RuntimeError("a step that breaks off")
+        return output.square().mean()
+
+    (gc.enable if collects else gc.disable)()
+    try:
+        with pytest.raises(StopwavError, match="breaks off"):
+            take(nn.Linear(4, 4), lambda _: (torch.randn(3, 4), None), loss, tmp_path)
+        assert within == [False] * 10
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
