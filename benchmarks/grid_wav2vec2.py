@@ -5,9 +5,9 @@
 
 Prints a Markdown table for each precision. CTC does the same work for whatever is said, so random weights do not
 matter. The plain loop is what one writes by hand: one fresh process that loads the model once and, for each cell, warms
-up for a second and takes the median of a second of calls. There it takes turns with stopwav's own sampler on the same
-call: `sampler / loop` is the instrument's error, and `loop / loop`, each turn of the loop over the one before, is what
-the machine itself leaves undecided. `grid / loop` holds what one process differs from another by as well.
+up for a second and takes the median of seconds of calls. There it takes turns with stopwav's own sampler on the same
+call: `sampler / loop` is the instrument's error. `grid / loop` holds what one process differs from another by as well,
+and so does `loop / loop`, the same loop in a second process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -43,11 +42,11 @@ from stopwav.studies.grid import grid
 from stopwav.studies.grid_cell import BUNDLED, BatchCall, Cell, make_audio
 
 # Clocks that were idle rise within a second of work.
-WARM_UP_CALLS, WARM_UP_S = 5, 1.0
-# In all a second and 20 calls at least, in turns with the sampler so that a machine that drifts does so under both.
-TURNS, TURN_CALLS, TURN_S = 5, 4, 0.2
-# The sampler's turn is as long; 6 values are the fewest of which its stop rule has an interval, and any will do.
-TURN_PLAN = Plan(min_values=6, warmup_s=0.0, min_values_s=TURN_S, precision=1.0)
+WARM_UP_S = 1.0
+# Loop and sampler take short turns, so that a machine that drifts does so under both, for three seconds of both.
+MIN_TURNS, MAX_TURNS, TURN_CALLS, TURNS_S = 3, 15, 6, 3.0
+# 6 values are the fewest of which the sampler's stop rule has an interval, and any interval will do.
+TURN_PLAN = Plan(min_values=TURN_CALLS, max_values=TURN_CALLS, warmup_s=0.0, min_values_s=0.0, precision=1.0)
 # Loading from a cold disk, or a cell of seconds a call, takes minutes at most.
 TIME_LIMIT_S = 600.0
 # How near two timings of the same call have to be.
@@ -88,33 +87,33 @@ class Peer:
         self._engine: Any = make(engine)
         self._device = device
 
-    def time(self, cell: Cell) -> tuple[float, float, float]:
-        """The median time of a batch in a plain loop, and the ratios `sampler / loop` and `loop / loop`."""
+    def time(self, cell: Cell) -> tuple[float, float]:
+        """The median time of a batch in a plain loop, and the ratio `sampler / loop`."""
         rate_hz = self._engine.info.sample_rate_hz
         batch = [make_audio(BUNDLED, cell.duration_s, rate_hz, 0) for _ in range(cell.batch_size)]
         call, clock = BatchCall(self._engine, batch), clock_for(self._device)
-        self._loop(call, WARM_UP_CALLS, WARM_UP_S)
-        by_hand, sampled = [], []
-        for _ in range(TURNS):
-            by_hand.append(self._loop(call, TURN_CALLS, TURN_S))
-            sampled.append(sample(call, clock, TURN_PLAN).values_s)
-        turns_s = [median(times_s) for times_s in by_hand]
-        sampler_to_loop = median(median(theirs) / ours_s for theirs, ours_s in zip(sampled, turns_s, strict=True))
-        loop_to_loop = median(after_s / before_s for before_s, after_s in pairwise(turns_s))
-        return median(chain.from_iterable(by_hand)), sampler_to_loop, loop_to_loop
+        self._loop(call, TURN_CALLS, WARM_UP_S)
+        by_hand_s: list[float] = []
+        ratios: list[float] = []
+        start_s = perf_counter()
+        while len(ratios) < MIN_TURNS or (len(ratios) < MAX_TURNS and perf_counter() - start_s < TURNS_S):
+            turn_s = self._loop(call, TURN_CALLS)
+            ratios.append(median(sample(call, clock, TURN_PLAN).values_s) / median(turn_s))
+            by_hand_s += turn_s
+        return median(by_hand_s), median(ratios)
 
-    def _loop(self, call: Callable[[], object], at_least: int, least_s: float) -> list[float]:
+    def _loop(self, call: Callable[[], object], at_least: int, least_s: float = 0.0) -> list[float]:
         times_s: list[float] = []
         while len(times_s) < at_least or sum(times_s) < least_s:
-            start = perf_counter()
+            start_s = perf_counter()
             call()
             if self._device == "cuda":
                 torch.cuda.synchronize()
-            times_s.append(perf_counter() - start)
+            times_s.append(perf_counter() - start_s)
         return times_s
 
 
-def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, float, float]]:
+def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, float]]:
     """What a peer says of each cell that it could time."""
     with FreshProcess(Peer, engine, device) as peer:
         started = peer.start(TIME_LIMIT_S)
@@ -130,6 +129,11 @@ def text(value: float | None, form: str, scale: float = 1.0) -> str:
     return "–" if value is None else format(value / scale, form)
 
 
+def over(value: float | None, other: float | None) -> float | None:
+    """The ratio, where there are both."""
+    return None if value is None or other is None else value / other
+
+
 def table(engine: str, durations: Sequence[float], batch_sizes: Sequence[int], rounds: int, device: str) -> list[str]:
     """The rows of one precision, and what they took."""
     start = perf_counter()
@@ -138,13 +142,18 @@ def table(engine: str, durations: Sequence[float], batch_sizes: Sequence[int], r
         found = [result for result in results(record) if result.params["kind"] == "cell"]
     grid_s = perf_counter() - start
     cells = [Cell(float(str(one.params["duration_s"])), int(str(one.params["batch_size"]))) for one in found]
-    peers = loop(engine, [cell for cell, one in zip(cells, found, strict=True) if one.status == "ok"], device)
-    loop_s = perf_counter() - start - grid_s
+    went_well = [cell for cell, one in zip(cells, found, strict=True) if one.status == "ok"]
+    peers, others = (loop(engine, went_well, device) for _ in range(2))
+    loops_s = perf_counter() - start - grid_s
     rows, near = [HEADER], dict.fromkeys(RATIOS, 0)
     for cell, one in zip(cells, found, strict=True):
         value = {name: estimate.value for name, estimate in one.metrics.items()}
-        rtf, (by_hand_s, *own) = value.get("rtf"), peers.get(cell, (None, None, None))
-        ratios = [None if rtf is None or by_hand_s is None else rtf * cell.audio_s / by_hand_s, *own]
+        rtf, (by_hand_s, by_sampler) = value.get("rtf"), peers.get(cell, (None, None))
+        ratios = [
+            None if rtf is None else over(rtf * cell.audio_s, by_hand_s),
+            by_sampler,
+            over(others.get(cell, (None, None))[0], by_hand_s),
+        ]
         rtfs = [
             one.status if rtf is None else f"{rtf:.2E}",
             text(value.get("device_rtf"), ".2E"),
@@ -155,7 +164,7 @@ def table(engine: str, durations: Sequence[float], batch_sizes: Sequence[int], r
         rows.append(f"| {' | '.join(parts)} |")
         for name, ratio in zip(RATIOS, ratios, strict=True):
             near[name] += ratio is not None and abs(ratio - 1) <= TOLERANCE
-    took = f"{len(cells)} cells, {rounds} round{'' if rounds == 1 else 's'}: grid {grid_s:.0f} s, loop {loop_s:.0f} s"
+    took = f"{len(cells)} cells, {rounds} round{'' if rounds == 1 else 's'}: grid {grid_s:.0f} s, loops {loops_s:.0f} s"
     within = ", ".join(f"{name} in {count}" for name, count in near.items())
     return [*rows, "", f"{took}. Within {TOLERANCE:.0%}: {within}."]
 
