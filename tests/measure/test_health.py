@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import cache_from_source
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_machine import FakeNvml, cgroup_v2, tree
 
@@ -95,6 +97,19 @@ def test_a_gpu_slowed_by_heat_is_a_caution_and_an_idle_one_is_not(tmp_path: Path
 def test_more_threads_than_cores_is_a_caution(tmp_path: Path, asked: str, warned: bool) -> None:
     found = cautions(tmp_path, OMP_NUM_THREADS=asked)
     assert ("more-threads-than-cores" in found) is warned
+
+
+def test_packages_that_every_process_compiles_anew_are_a_caution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if nothing was ever compiled: bytecode would lie in this folder, which is empty.
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    assert "compileall" in cautions(tmp_path, PYTHONDONTWRITEBYTECODE="1")["no-bytecode"]
+    assert cautions(tmp_path) == cautions(tmp_path, PYTHONDONTWRITEBYTECODE="") == {}
+    compiled = Path(cache_from_source(np.__file__))
+    compiled.parent.mkdir(parents=True)
+    compiled.touch()
+    assert cautions(tmp_path, PYTHONDONTWRITEBYTECODE="1") == {}
 
 
 def test_codes_are_kebab_case_and_health_is_quick() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 from stopwav.errors import Caution
@@ -30,6 +31,7 @@ def health(
         *_on_battery(root),
         *_throttled(root),
         *_debug_build(),
+        *_uncompiled(environ),
         *_threads(root, environ),
     ]
 
@@ -110,6 +112,18 @@ def _debug_build() -> Iterator[Caution]:
     """A caution when Python was built for debugging."""
     if is_debug_build():
         yield Caution("debug-build", "this Python is a debug build, several times slower: use a release build")
+
+
+def _uncompiled(environ: Mapping[str, str]) -> Iterator[Caution]:
+    """A caution when every fresh process compiles anew what it imports."""
+    numpy = find_spec("numpy")  # what is true of it is mostly true of all packages that were installed with it
+    source = numpy.origin if numpy else None
+    if environ.get("PYTHONDONTWRITEBYTECODE") and source and not Path(cache_from_source(source)).exists():
+        yield Caution(
+            "no-bytecode",
+            "PYTHONDONTWRITEBYTECODE is set and packages are not compiled, so every fresh process compiles what it "
+            "imports, and load times hold that: unset it, or compile them once (python -m compileall FOLDER)",
+        )
 
 
 def _threads(root: Path, environ: Mapping[str, str]) -> Iterator[Caution]:
