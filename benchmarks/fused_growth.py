@@ -1,11 +1,11 @@
 """How transducer losses grow with vocabulary and batch size on a GPU, and the largest batch that fits. Prints Markdown.
 
     python benchmarks/fused_growth.py [--losses fused,torchaudio,warprnnt-numba] [--dtype bfloat16] [--device cuda]
-                                      [--vocabularies 500,1000,4096,16384] [--batch-sizes 30,60,120,240] [--most 960]
+                                      [--vocabularies 500,1000,4096,16384] [--batch-sizes 30,60,120,240] [--most 7680]
 
 LibriSpeech's shapes, width 512. Each loss runs in a process of its own, which is started anew after a failure; the
-time is the median of 5 steps, the peak the allocator's over the inputs. The largest batch is found by doubling up to
-`--most`, then by halving the gap three times.
+time is the median of 5 steps, the peak the allocator's over the inputs. The largest batch that goes through once is
+found by doubling up to `--most`, then by halving the gap three times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.speech.batches import make_batches
 from stopwav.speech.shapes import load_shapes
 from stopwav.studies.loss import LOSS_PLAN
-from stopwav.studies.loss_step import StepPlace, StepRunner
+from stopwav.studies.loss_step import StepCall, StepPlace, StepRunner
 
 WIDTH = 512
 STEPS = 5
@@ -32,14 +32,16 @@ class Probe:
     def __init__(self, loss: str, dtype: str, device: str) -> None:
         self._loss, self._dtype, self._device = loss, dtype, device
 
+    def once(self, batch_size: int, vocab: int) -> None:
+        """Nothing; whether a batch goes through is the answer."""
+        self._call(batch_size, vocab)()
+
     def step(self, batch_size: int, vocab: int) -> tuple[float, int]:
         """Seconds of a step, and the bytes of its peak over the inputs."""
         from stopwav.measure.cuda_memory import measure_cuda_peak
         from stopwav.measure.kernel_clock import KernelClock
 
-        place = StepPlace(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
-        shapes = make_batches(load_shapes(), batch_size=batch_size)[0]
-        call = StepRunner(place, LOSS_PLAN).call(shapes, seed=0)
+        call = self._call(batch_size, vocab)
         # Once for nothing: matrix products take room that they keep for as long as the process lives.
         call()
         call.drop_gradients()
@@ -47,6 +49,11 @@ class Probe:
         peak = found.peak.allocated_bytes - found.baseline.allocated_bytes
         clock = KernelClock(self._device)
         return median(clock.time(call).device_s or 0.0 for _ in range(STEPS)), peak
+
+    def _call(self, batch_size: int, vocab: int) -> StepCall:
+        place = StepPlace(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
+        shapes = make_batches(load_shapes(), batch_size=batch_size)[0]
+        return StepRunner(place, LOSS_PLAN).call(shapes, seed=0)
 
 
 class Loss:
@@ -56,14 +63,14 @@ class Loss:
         self.name, self._arguments = name, (name, dtype, device)
         self._process: FreshProcess | None = None
 
-    def step(self, batch_size: int, vocab: int) -> Outcome:
-        """How a step went."""
+    def ask(self, method: str, batch_size: int, vocab: int) -> Outcome:
+        """How a method of the probe went."""
         outcome = Outcome("ok")
         if self._process is None:
             self._process = FreshProcess(Probe, *self._arguments)
             outcome = self._process.start(TIME_LIMIT_S)
         if outcome.ok:
-            outcome = self._process.call("step", batch_size, vocab, time_limit_s=TIME_LIMIT_S)
+            outcome = self._process.call(method, batch_size, vocab, time_limit_s=TIME_LIMIT_S)
         if not outcome.ok:
             self.close()
         return outcome
@@ -87,7 +94,7 @@ def largest(loss: Loss, start: int, most: int, vocab: int) -> str:
     """The largest batch that was seen to fit, and what became of the next."""
     fits, fails, why = start, 0, ""
     while not fails and fits < most:
-        outcome = loss.step(2 * fits, vocab)
+        outcome = loss.ask("once", 2 * fits, vocab)
         if outcome.ok:
             fits *= 2
         else:
@@ -96,7 +103,7 @@ def largest(loss: Loss, start: int, most: int, vocab: int) -> str:
         middle = (fits + fails) // 2
         if middle == fits:
             break
-        outcome = loss.step(middle, vocab)
+        outcome = loss.ask("once", middle, vocab)
         if outcome.ok:
             fits = middle
         else:
@@ -112,7 +119,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--vocabularies", default="500,1000,4096,16384")
     parser.add_argument("--batch-sizes", default="30,60,120,240")
-    parser.add_argument("--most", type=int, default=960)
+    parser.add_argument("--most", type=int, default=7680)
     chosen = parser.parse_args()
     vocabularies = [int(text) for text in chosen.vocabularies.split(",")]
     sizes = [int(text) for text in chosen.batch_sizes.split(",")]
@@ -124,7 +131,7 @@ def main() -> None:
         loss = Loss(name, chosen.dtype, chosen.device)
         fits = 0
         for size, vocab in points:
-            outcome = loss.step(size, vocab)
+            outcome = loss.ask("step", size, vocab)
             print(f"| {name} | {size} | {vocab:,} | {told(outcome)} |", flush=True)
             if outcome.ok and vocab == vocabularies[0]:
                 fits = max(fits, size)
