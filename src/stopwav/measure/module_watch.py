@@ -15,6 +15,7 @@ the graph is walked from its end down to there.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
@@ -59,7 +60,7 @@ class ModuleWatch:
         self._stack: list[str] = []
         self._open_stages: list[str] = []
         # How often each row was begun from which other.
-        self._passages: dict[tuple[str, str], int] = {}
+        self._passages: Counter[tuple[str, str]] = Counter()
         # The number of the next node at each change, and the row that was at work from there on.
         self._numbers: list[int] = []
         self._makers: list[str] = []
@@ -116,10 +117,10 @@ class ModuleWatch:
     @property
     def calls(self) -> dict[str, int]:
         """How often each module was called and each stage passed, recomputing left out."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for (row, _), count in self._passages.items():
-            counts[row] = counts.get(row, 0) + count
-        return counts
+            counts[row] += count
+        return dict(counts)
 
     @property
     def callers(self) -> dict[str, set[str]]:
@@ -165,8 +166,7 @@ class ModuleWatch:
         if self._phase == "backward":
             self._begin_recompute(path)
         else:
-            passage = (path, outer)
-            self._passages[passage] = self._passages.get(passage, 0) + 1
+            self._passages[path, outer] += 1
         self._stack.append(outer)
         if path != outer:
             self._begin(path, (arguments, keywords) if keywords else arguments)
@@ -214,8 +214,7 @@ class ModuleWatch:
             self._open_stages.append(path)
             row = f"{self._row}/{name}" if ":" in self._row else f"{self._row}:{name}"
             if self._phase != "backward":
-                passage = (row, self._row)
-                self._passages[passage] = self._passages.get(passage, 0) + 1
+                self._passages[row, self._row] += 1
             self.stages.add(row)
             self._stack.append(self._row)
             self._begin(row)

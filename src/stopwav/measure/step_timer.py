@@ -64,11 +64,6 @@ class StepTimer:
         device_s = sum(one.device_s or 0.0 for one in parts.values()) if self._events else None
         return StepTime((end_ns - self._marks[0][2]) / 1e9, device_s, parts)
 
-    @property
-    def marks(self) -> int:
-        """How many moments were noted in the step."""
-        return len(self._marks)
-
 
 class _Events:
     """Events on a CUDA device, recorded as cheaply as PyTorch allows: a step may have to wait for the host."""
