@@ -43,8 +43,8 @@ from stopwav.studies.grid_cell import BUNDLED, BatchCall, Cell, make_audio
 
 # Clocks that were idle rise within a second of work.
 WARM_UP_S = 1.0
-# Loop and sampler take short turns, so that a machine that drifts does so under both, for three seconds of both.
-MIN_TURNS, MAX_TURNS, TURN_CALLS, TURNS_S = 3, 15, 6, 3.0
+# Loop and sampler take short turns, so that a machine that drifts does so under both, for two seconds of both.
+MIN_TURNS, MAX_TURNS, TURN_CALLS, TURNS_S = 3, 40, 6, 2.0
 # 6 values are the fewest of which the sampler's stop rule has an interval, and any interval will do.
 TURN_PLAN = Plan(min_values=TURN_CALLS, max_values=TURN_CALLS, warmup_s=0.0, min_values_s=0.0, precision=1.0)
 # Loading from a cold disk, or a cell of seconds a call, takes minutes at most.

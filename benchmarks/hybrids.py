@@ -1,7 +1,8 @@
 """The published comparison of two hybrid recognisers, taken again on this machine. Prints a card per CTC weight.
 
     python benchmarks/hybrids.py [--weights 0,0.3,1] [--frames 100,200,400,800,1600] [--samples 12] [--rounds 3]
-                                 [--device cpu|cuda] [--energy-time 60] [--save stopwav-runs]
+                                 [--device cpu|cuda] [--energy-time 60] [--no-energy]
+                                 [--save stopwav-runs]
 
 Both models at each weight in a run of their own, in which they take turns: the question is which of the two to ship.
 After the cards come one table over all weights and lengths, how finely the energy counter counts, and whether "the
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--energy-time", type=float, default=60.0, help="seconds of work at each length, all rounds")
+    parser.add_argument("--no-energy", dest="energy", action="store_false")
     parser.add_argument("--save", type=Path, default=Path("stopwav-runs"))
     chosen = parser.parse_args()
     lengths: list[tuple[str, Result]] = []
@@ -72,7 +74,7 @@ def measured(weight: str, chosen: argparse.Namespace) -> Record:
         frames=[int(part) for part in chosen.frames.split(",")],
         samples=chosen.samples,
         rounds=chosen.rounds,
-        energy=True,
+        energy=chosen.energy,
         energy_time_s=chosen.energy_time,
         expect=[f"{lstm} {relation} {conformer}" for relation in relations],
         plan=PLAN,

@@ -216,6 +216,16 @@ def test_how_finely_the_counter_counts_is_told_beside_its_numbers(tmp_path: Path
     assert "sampled / counted* 0.98" in printed
 
 
+@pytest.mark.parametrize(("step_j", "lost"), [(579.0, False), (581.0, True)])
+def test_net_energy_below_a_step_of_the_counter_is_a_caution(step_j: float, lost: bool, tmp_path: Path) -> None:
+    """A window of 2 s at 300 W is 580 J above 10 W idling; one of b is twice as long."""
+    record = both_readings(tmp_path, 1.0, grain={"step_j": step_j, "interval_s": 0.1, "note": ""})
+    told = [one.message for one in engine(record, "a").warnings if one.code == "net-too-small"]
+    assert len(told) == lost
+    assert all("gpu: at 100 frames" in message for message in told)
+    assert "net-too-small" not in [one.code for one in engine(record, "b").warnings]
+
+
 def test_a_counter_alone_is_said_to_have_no_second_reading(tmp_path: Path) -> None:
     record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
     one, _ = (one for one in stopwav.results(record) if one.params["kind"] == "length")

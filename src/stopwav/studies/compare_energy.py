@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from stopwav.errors import StopwavError
+from stopwav.errors import Caution, StopwavError
 from stopwav.measure.energy_series import WindowEnergy, whole_joules
 from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog, read_meter_log
@@ -108,6 +108,25 @@ def whole_energy(energy: Energy, side: Entrant) -> dict[str, Estimate]:
     return found
 
 
+def lost_nets(energy: Energy, side: Entrant) -> Iterator[Caution]:
+    """A caution for each part where all that a window takes beyond idling is less than one step of the counter."""
+    for part, grain in energy.grains.items():
+        if grain.step_j is None:
+            continue
+        lost = [
+            f"{frames}"
+            for frames, runs in side.energy.items()
+            if all(part in one.joules for run in runs for one in (run.idle, *run.windows))
+            and abs(median(_net_windows(energy, part, runs))) < grain.step_j
+        ]
+        if lost:
+            yield Caution(
+                "net-too-small",
+                f"{part}: at {', '.join(lost)} frames the work takes less beyond idling in a window than one step of "
+                f"the counter, {grain.step_j:.2g} J: net energy is not to be told from nothing there; compare gross",
+            )
+
+
 def _log(record: Record) -> tuple[MeterLog | None, str]:
     """The external meter's log, from the run or else from its file, and what is wrong with it."""
     stored, path = meter_log_of(record), record.header.spec["meter_csv"]
@@ -172,6 +191,15 @@ def _net(energy: Energy, part: str, run: EnergyRun) -> list[float]:
     idle_w = _idle_w(energy, part, run)
     return [
         (_joules(energy, part, run, window) - idle_w * window.seconds) / window.iterations for window in run.windows
+    ]
+
+
+def _net_windows(energy: Energy, part: str, runs: Sequence[EnergyRun]) -> list[float]:
+    """Joules of each window beyond idling."""
+    return [
+        net_j * window.iterations
+        for run in runs
+        for net_j, window in zip(_net(energy, part, run), run.windows, strict=True)
     ]
 
 

@@ -12,7 +12,7 @@ from stopwav.record import UNTRAINED, Record, Result
 from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, summarise_rounds
 from stopwav.studies.compare import CompareSpec
 from stopwav.studies.compare_cautions import run_cautions
-from stopwav.studies.compare_energy import Energy, energy_metrics, energy_of, whole_energy
+from stopwav.studies.compare_energy import Energy, energy_metrics, energy_of, lost_nets, whole_energy
 from stopwav.studies.compare_pieces import Entrant, Sample, entrants
 from stopwav.studies.compare_runner import FRAME_S, NOT_TORCH
 from stopwav.studies.grid_laws import Axis, coefficients, held_out
@@ -64,7 +64,8 @@ def _engine_result(run: _Run, side: Entrant) -> Result:
         metrics |= _sample_metrics(side, run.spec.seed)
     if run.energy is not None and side.info:
         metrics |= whole_energy(run.energy, side)
-    cautions = (*_lost_samples(side), *_own_cautions(side), *run.cautions)
+    too_small = () if run.energy is None else lost_nets(run.energy, side)
+    cautions = (*_lost_samples(side), *_own_cautions(side), *too_small, *run.cautions)
     return Result(side.name, params, status, metrics if side.info else {}, cautions)
 
 
