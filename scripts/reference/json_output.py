@@ -80,6 +80,7 @@ WARNINGS = (
     ("`languages`", "engines that recognise different languages"),
     ("`meter-log`", "what is wrong with the log of an external meter"),
     ("`meters-disagree`", "sampled power and the energy counter of a part are more than 10 % apart"),
+    ("`net-too-small`", "net energy at some lengths is less, in a window, than one step of the energy counter"),
     ("`step-oom`, `step-timeout`, `step-crashed`, `step-error`", "how a step or a pass ended; earlier steps are kept"),
     ("`attribution`", "a row whose module is shared, called from elsewhere, or computed again by a checkpoint"),
     ("`shared-parameter`", "a parameter that several modules hold"),
