@@ -69,6 +69,7 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
         ("timestamp,watts\n10,much\n", ":2: '10,much' is no reading"),
         ("timestamp,watts\n10\n", ":2: '10' is no reading"),
         ("timestamp,watts\n10,nan\n", "not finite"),
+        ("timestamp,watts\n10,-5\n", "below zero"),
         ("timestamp,watts\n2023-11-14T22:13:20,5\n", "without its zone"),
         ("timestamp,watts\n10,5\n", "holds 1 readings"),
         ("", "holds 0 readings"),

@@ -165,7 +165,11 @@ def test_an_engine_that_never_loads_leaves_the_other_one(tmp_path: Path) -> None
     record = run([f"{engine}:Broken", "fake"], tmp_path)
     broken, good = of_kind(record, "engine")
     assert (broken.status, good.status) == ("error", "ok")
-    assert any("no model file" in warning.message for warning in broken.warnings)
+    (told,) = (warning.message for warning in broken.warnings if "no model file" in warning.message)
+    assert told.startswith("the engine did not load: ")
+    # What could not be loaded to be looked at is not tried again.
+    assert sum(f"{engine}:Broken" in piece.key for piece in record.pieces) == 1
+    assert {one.status for one in of_kind(record, "length") if one.params["of"] != "fake"} == {"error"}
     done = command("report", record.path)
     assert done.code == 1
     assert "no model file" in done.stdout
@@ -204,6 +208,17 @@ def test_what_cannot_be_measured_is_said_before_anything_is(
         stopwav.compare(save=tmp_path, **given)  # type: ignore[arg-type]
     assert told in str(error.value)
     assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_a_meter_log_in_no_folder_is_refused_and_one_that_never_came_is_the_reason_for_no_energy(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(StopwavError, match="there is no folder"):
+        run(["fake"], tmp_path, meter_csv=tmp_path / "nowhere" / "meter.csv")
+    record = run(["fake"], tmp_path, meter_csv=tmp_path / "meter.csv", energy_time_s=0.1, rounds=1)
+    (one,) = of_kind(record, "engine")
+    assert "meter.csv" in one.metrics["energy_per_audio_s_gross"].note
+    assert one.metrics["energy_per_audio_s_gross"].note.startswith("no meter: ")
 
 
 def test_a_meter_log_of_another_unit_is_refused_before_anything_is_measured(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class FasterWhisper:
             sample_rate_hz=SAMPLE_RATE_HZ,
             device=device,
             precision=dtype,
+            language=language or "",
             model=f"{folder.name} (beam {beam}, {threads or 'default'} threads)",
         )
 

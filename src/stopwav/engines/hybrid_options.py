@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from stopwav.engines.toolkit import check_one_of, check_torch_device
@@ -30,6 +31,8 @@ class HybridOptions:
 
     def check(self, engine: str) -> None:
         """Nothing; an error in one line where an option cannot be."""
+        if self.source is not None and not os.path.isfile(self.source):
+            raise StopwavError(f"{engine}:{self.source}: no such file; name a checkpoint, or none for random weights")
         if self.source is not None and self.tokenizer is None:
             raise StopwavError(
                 f"{engine}:{self.source} needs the tokens that the checkpoint was trained with: "

@@ -71,6 +71,7 @@ class Transformers:
             parameters=sum(parameter.numel() for parameter in self._model.parameters()),
             device=self._device,
             precision=dtype,
+            language=language or "",
             model=f"{Path(model).name} ({type(self._model).__name__})",
             notes=_notes(missing, _why_padding_counts(config, self._is_ctc and not self._masked), compile),
             untrained=bool(missing),

@@ -122,7 +122,7 @@ def _readings(
     latest_s = None
     for number, row in rows:
         try:
-            time_s, watts = _time_s(row[columns[0]].strip()), _number(row[columns[1]])
+            time_s, watts = _time_s(row[columns[0]].strip()), _watts(row[columns[1]])
         except (IndexError, ValueError) as error:
             shown = ",".join(row)[:60]
             raise StopwavError(f"meter log {path}:{number}: {shown!r} is no reading ({error}); {_FORM}") from None
@@ -162,6 +162,13 @@ def _number(text: str) -> float:
     if number != number or abs(number) == float("inf"):
         raise ValueError("not finite")
     return number
+
+
+def _watts(text: str) -> float:
+    watts = _number(text)
+    if watts < 0:
+        raise ValueError("below zero")
+    return watts
 
 
 def _clock(moment_s: float) -> str:

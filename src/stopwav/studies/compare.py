@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator
 
+from stopwav.errors import StopwavError
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.plan import COMPARISON, Plan
 from stopwav.measure.rounds import alternating_order
@@ -23,7 +24,7 @@ from stopwav.studies.compare_passes import (
     take_meters,
     take_model,
 )
-from stopwav.studies.compare_pieces import length_place
+from stopwav.studies.compare_pieces import length_place, not_loaded
 from stopwav.studies.compare_runner import LengthWorkload
 from stopwav.studies.compare_side import Side, device_of
 from stopwav.studies.expectation import parse_expectation
@@ -38,6 +39,9 @@ FRAMES = (100, 200, 400, 800, 1600)
 SAMPLES = 100
 # The fewest rounds with a Student interval; each loads the engine anew, once for all lengths.
 ENERGY_ROUNDS = 3
+
+# The engines that are measured: the name in the run, and what it is made of.
+Sides = list[tuple[str, str]]
 
 
 class CompareSpec(BaseModel, extra="forbid"):
@@ -169,8 +173,8 @@ def _check(spec: CompareSpec) -> None:
 def _header(spec: CompareSpec) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 
-    if spec.meter_csv is not None and Path(spec.meter_csv).exists():
-        read_meter_log(Path(spec.meter_csv))  # what is wrong with its form is said before anything is measured
+    if spec.meter_csv is not None:
+        _check_meter_log(Path(spec.meter_csv))
     corpus = load_corpus(spec.corpus)
     inputs = drawn(corpus.utterances, spec.samples, spec.seed)
     return header_of(
@@ -185,6 +189,14 @@ def _header(spec: CompareSpec) -> Header:
     )
 
 
+def _check_meter_log(path: Path) -> None:
+    """Raise for what is wrong with a meter's log before anything is measured; it may begin while the run goes on."""
+    if path.exists():
+        read_meter_log(path)
+    elif not path.parent.is_dir():
+        raise StopwavError(f"--meter-csv {path}: there is no folder {path.parent}; name the file that the meter writes")
+
+
 def inputs_of(record: Record) -> list[Utterance]:
     """The inputs of a run, in the order in which they are taken."""
     corpus = record.header.corpus
@@ -193,54 +205,52 @@ def inputs_of(record: Record) -> list[Utterance]:
 
 
 def _run(spec: CompareSpec, record: Record, report: Progress) -> None:
-    """Take what is not in the record yet: what the engines are, then round by round lengths and inputs, then energy."""
-    sides = list(zip(engine_names(spec.engines), spec.engines, strict=True))
-    for done, (name, engine) in enumerate(sides):
-        report("parameters and operations", done, len(sides))
+    """Take what is not in the record yet: what the engines are, then round by round lengths and inputs, then energy.
+
+    An engine that could not be loaded to be looked at is not tried again; the others are measured.
+    """
+    engines = dict(zip(engine_names(spec.engines), spec.engines, strict=True))
+    for done, (name, engine) in enumerate(engines.items()):
+        report("parameters and operations", done, len(engines))
         take_model(spec, record, name, engine)
-    report("parameters and operations", len(sides), len(sides))
-    for index in range(spec.rounds):
-        _run_lengths(spec, record, index, report)
-        _run_samples(spec, record, index, report)
+    report("parameters and operations", len(engines), len(engines))
+    sides = [(name, engine) for name, engine in engines.items() if not_loaded(record.pieces, name) is None]
+    for index in range(spec.rounds if sides else 0):
+        _run_lengths(spec, record, sides, index, report)
+        _run_samples(spec, record, sides, index, report)
     if spec.energy:
-        _run_energy(spec, record, report)
+        _run_energy(spec, record, sides, report)
 
 
-def _run_lengths(spec: CompareSpec, record: Record, index: int, report: Progress) -> None:
+def _run_lengths(spec: CompareSpec, record: Record, sides: Sides, index: int, report: Progress) -> None:
     """One round of every length, in an order drawn anew; the engines take turns at each."""
-    names = engine_names(spec.engines)
-    devices = [device_of(engine) for engine in spec.engines]
+    devices = [device_of(engine) for _, engine in sides]
     order = list(spec.frames)
     random.Random(f"{spec.seed} {index}").shuffle(order)
     for done, frames in enumerate(order, start=index * len(order) + 1):
-        places = [length_place(name, frames) for name in names]
-        workloads = [length_workload(spec, name, frames) for name in names]
+        places = [length_place(name, frames) for name, _ in sides]
+        workloads = [length_workload(spec, name, frames) for name, _ in sides]
         take_round_in_turn(record, places, index, workloads, plan_of(spec), devices)
         report("latency over length", done, spec.rounds * len(order))
 
 
-def _run_samples(spec: CompareSpec, record: Record, index: int, report: Progress) -> None:
+def _run_samples(spec: CompareSpec, record: Record, sides: Sides, index: int, report: Progress) -> None:
     """The inputs of one round; the engines take turns at each."""
     inputs = inputs_of(record)
-    names = engine_names(spec.engines)
-    sides = [
-        Side(name, engine, index, spec.time_limit_s, plan_of(spec), record)
-        for name, engine in zip(names, spec.engines, strict=True)
-    ]
+    takers = [Side(name, engine, index, spec.time_limit_s, plan_of(spec), record) for name, engine in sides]
     try:
         for turn, place in enumerate(share(spec, index)):
-            for which in alternating_order(len(sides), turn + index):
-                sides[which].take(place, inputs[place])
+            for which in alternating_order(len(takers), turn + index):
+                takers[which].take(place, inputs[place])
             taken = sum(len(share(spec, earlier)) for earlier in range(index)) + turn + 1
             report("samples", taken, spec.samples)
     finally:
-        for side in sides:
-            side.close()
+        for taker in takers:
+            taker.close()
 
 
-def _run_energy(spec: CompareSpec, record: Record, report: Progress) -> None:
+def _run_energy(spec: CompareSpec, record: Record, sides: Sides, report: Progress) -> None:
     """The energy of every length, in few rounds, the engines taking turns; nothing where there is no meter."""
-    sides = list(zip(engine_names(spec.engines), spec.engines, strict=True))
     rounds = energy_rounds(spec)
     if not take_meters(spec, record):
         return

@@ -54,12 +54,10 @@ def energy_of(record: Record, sides: Sequence[Entrant]) -> Energy | None:
         return Energy(None, (), f"{NO_METER}: {fault or missing}", None, fault)
     if all(whole_joules(window.joules, run.whole) is not None for run in runs for window in run.windows):
         return Energy(TOTAL, (TOTAL, *found), "", None, fault, grains)
-    devices = {str(side.info.get("device", "cpu")) for side in sides if side.energy}
+    devices = sorted({str(side.info.get("device", "cpu")) for side in sides if side.energy})
     part = _part_of(devices, found)
-    why = (
-        "" if part else f"{NO_METER} for {' and '.join(sorted(devices))} alike; parts that have one: {found or 'none'}"
-    )
-    return Energy(part, tuple(found), why, None, fault, grains)
+    why = fault or f"{' and '.join(devices)}: not metered; what is: {', '.join(found) or 'nothing'}"
+    return Energy(part, tuple(found), "" if part else f"{NO_METER}: {why}", None, fault, grains)
 
 
 def energy_metrics(energy: Energy, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
@@ -138,11 +136,11 @@ def _log(record: Record) -> tuple[MeterLog | None, str]:
         return None, str(error)
 
 
-def _part_of(devices: set[str], parts: Sequence[str]) -> str | None:
+def _part_of(devices: Sequence[str], parts: Sequence[str]) -> str | None:
     """The part that does the work of all engines, where it is metered: the GPU they run on, or the processor."""
     if len(devices) != 1:
         return None
-    kind, _, index = devices.pop().partition(":")
+    kind, _, index = devices[0].partition(":")
     wanted = ("cpu package",) if kind == "cpu" else ("gpu", f"gpu {index or 0}")
     return next((part for part in wanted if part in parts), None)
 

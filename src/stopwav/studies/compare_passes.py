@@ -42,8 +42,11 @@ def take_model(spec: CompareSpec, record: Record, name: str, engine: str) -> Non
                 process = FreshProcess(EngineRunner, engine, device_of(engine))
                 outcome = process.start(LOAD_LIMIT_S)
             if not outcome.ok:
-                # What did not load once will not the next time: the lengths pass says so too.
-                _append(record, key, outcome)
+                message = f"the engine did not load: {outcome.message}"
+                data = {"loaded": False}
+                record.append(
+                    Piece(key=key, status=outcome.status, message=message, last_words=outcome.last_words, data=data)
+                )
                 return
             _append(record, key, process.call(method, *arguments, time_limit_s=spec.time_limit_s))
     finally:

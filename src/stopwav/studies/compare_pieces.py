@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,11 @@ class Entrant:
 def length_place(name: str, frames: int) -> RoundPlace:
     """Where the rounds of a length stand."""
     return RoundPlace("length", (name, frames))
+
+
+def not_loaded(pieces: Iterable[Piece], name: str) -> Piece | None:
+    """How loading ended where the engine was to be looked at and could not be loaded; nothing more is tried then."""
+    return next((piece for piece in pieces if piece.key == ["model", name] and "loaded" in piece.data), None)
 
 
 def entrants(record: Record, names: list[str]) -> list[Entrant]:

@@ -13,7 +13,7 @@ from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_r
 from stopwav.studies.compare import CompareSpec
 from stopwav.studies.compare_cautions import run_cautions
 from stopwav.studies.compare_energy import Energy, energy_metrics, energy_of, lost_nets, whole_energy
-from stopwav.studies.compare_pieces import Entrant, Sample, entrants
+from stopwav.studies.compare_pieces import Entrant, Sample, entrants, not_loaded
 from stopwav.studies.compare_runner import FRAME_S, NOT_TORCH
 from stopwav.studies.grid_laws import Axis, coefficients, held_out
 from stopwav.studies.grid_results import inverse, scaled
@@ -124,6 +124,8 @@ def _length_result(run: _Run, side: Entrant, frames: int) -> Result:
     params: dict[str, Any] = {"kind": "length", "of": side.name, "frames": frames, "audio_s": frames * FRAME_S}
     name = f"{side.name} {frames} frames"
     if measured is None:
+        if (piece := not_loaded(side.failed, side.name)) is not None:
+            return Result(name, params, piece.status, {})
         return Result(name, params, "skipped", {}, (Caution("incomplete", "not measured yet"),))
     operations = side.operations.get(frames)
     params["modules"] = {} if operations is None else dict(operations.data.get("modules", {}))
