@@ -35,8 +35,7 @@ def _verb(name: str, command: Any) -> str:
 
 
 def _placeholder(argument: Any) -> str:
-    name = argument.name.upper()
-    return f"{name.removesuffix('S')}…" if argument.nargs == -1 else name
+    return str(argument.metavar or argument.name.upper()).strip("[]")
 
 
 def _options(command: Any) -> str:

@@ -273,7 +273,10 @@ def test_only_cells_of_some_weight_are_computed_again(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"predictor_out": torch.zeros(2, 2, 5)}, r"\(2, 2, 5\).*give \(N, T, D\), \(N, U \+ 1, D\)"),
+        ({"predictor_out": torch.zeros(2, 2, 5)}, r"\(2, 2, 5\).*give tensors \(N, T, D\), \(N, U \+ 1, D\)"),
+        ({"encoder_out": torch.zeros(())}, r"shapes \(\), .*give tensors"),
+        ({"targets": [[1, 1], [1, 1]]}, r"\(7,\), list; give tensors"),
+        ({"fastemit_lambda": float("nan")}, "fastemit_lambda nan; give a finite number"),
         ({"weight": torch.zeros(7, 6)}, r"\(7, 6\).*give"),
         ({"bias": torch.zeros(6)}, r"\(6,\).*give"),
         ({"activation": "gelu"}, "activation 'gelu'; give one of tanh, relu, none"),

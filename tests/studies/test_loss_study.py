@@ -162,7 +162,11 @@ def test_a_profile_feeds_no_number_and_leaves_traces(tmp_path: Path) -> None:
         (["torhc"], {}, "did you mean 'torch'"),
         (["torch"], {"blank": 12}, "one of the 12 symbols"),
         (["torch"], {"dtype": "int8"}, "--dtype 'int8'"),
-        (["torch"], {"batch_size": [0]}, "above 0"),
+        (["torch"], {"batch_size": [0]}, "each must be 1 or more"),
+        (["torch"], {"vocab": [1]}, "each must be 2 or more"),
+        (["torch"], {"seed": -1}, "--seed -1"),
+        (["torch"], {"dtype": "tf32"}, "only CUDA devices have it"),
+        (["torch"], {"device": "tpu"}, "device=tpu: cpu, cuda or cuda:N"),
         (["torch"], {"batch_size": [100]}, "do not fill one batch"),
     ],
 )

@@ -26,7 +26,7 @@ def shapes(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write, as CSV or, by its name, as NPZ.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draw from `librispeech`.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw from `librispeech`.")] = 0,
     json: Json = False,
 ) -> None:
     """Say how many frames and tokens the utterances of a corpus have, for `stopwav loss --shapes`."""

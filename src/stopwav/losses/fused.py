@@ -6,6 +6,7 @@ the logits again, chunk by chunk, and turns them into gradients where they lie. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
@@ -54,7 +55,8 @@ def transducer_loss(
     `float32`, `tf32`, `bfloat16` or `float16`; without it that of autocast, or of the inputs. `backend` is `triton` on
     a GPU that has it, or else `torch`.
     """
-    _check(encoder_out, predictor_out, weight, bias, targets, activation, chunk_cells)
+    _check_tensors(encoder_out, predictor_out, weight, bias, targets)
+    _check_settings(activation, fastemit_lambda, chunk_cells)
     device = encoder_out.device
     batch, frames, _ = encoder_out.shape
     lengths = checked_lengths(frame_lengths, target_lengths, batch, frames, predictor_out.shape[1] - 1, device)
@@ -128,33 +130,31 @@ def _backend(name: BackendName, device: torch.device) -> Backend:
     return packed
 
 
-def _check(
-    encodings: Tensor,
-    predictions: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    activation: Activation,
-    chunk_cells: int | None,
+def _check_tensors(
+    encodings: Tensor, predictions: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor
 ) -> None:
     """Refuse what does not fit together."""
-    batch, width = encodings.shape[0], encodings.shape[-1]
+    given = [one for one in (encodings, predictions, weight, bias, targets) if one is not None]
     right = (
-        encodings.dim() == predictions.dim() == 3
+        all(isinstance(one, Tensor) for one in given)
+        and encodings.dim() == predictions.dim() == 3
         and weight.dim() == targets.dim() == 2
-        and predictions.shape == (batch, targets.shape[1] + 1, width)
-        and weight.shape[1] == width
+        and predictions.shape == (len(encodings), targets.shape[1] + 1, encodings.shape[2])
+        and weight.shape[1] == encodings.shape[2]
         and (bias is None or bias.shape == weight.shape[:1])
     )
     if not right:
-        given = (
-            (encodings, predictions, weight, targets)
-            if bias is None
-            else (encodings, predictions, weight, bias, targets)
+        shapes = (str(tuple(one.shape)) if isinstance(one, Tensor) else type(one).__name__ for one in given)
+        raise StopwavError(
+            f"inputs of shapes {', '.join(shapes)}; give tensors (N, T, D), (N, U + 1, D), (V, D), (V,) and (N, U)"
         )
-        shapes = ", ".join(str(tuple(one.shape)) for one in given)
-        raise StopwavError(f"inputs of shapes {shapes}; give (N, T, D), (N, U + 1, D), (V, D), (V,) and (N, U)")
+
+
+def _check_settings(activation: Activation, fastemit_lambda: float, chunk_cells: int | None) -> None:
+    """Refuse what no loss can be computed with."""
     if activation not in ACTIVATIONS:
         raise StopwavError(f"activation {activation!r}; give one of {', '.join(ACTIVATIONS)}")
+    if not math.isfinite(fastemit_lambda):
+        raise StopwavError(f"fastemit_lambda {fastemit_lambda}; give a finite number, 0 for none")
     if chunk_cells is not None and chunk_cells < 1:
         raise StopwavError(f"chunk_cells {chunk_cells}; give at least 1, or None for a size that suits the device")

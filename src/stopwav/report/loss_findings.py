@@ -32,7 +32,9 @@ def _of_setting(group: Sequence[Result], several: bool) -> list[str]:
     peaks = [(one.metrics[metric].value or 0.0, one) for one in ranked if one.metrics[metric].value is not None]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])
-        told.append(f"{_name(least)} takes the least memory{where}: {format_bytes(value)} over its inputs")
+        told.append(
+            f"{_name(least)} takes the least memory of the exact losses{where}: {format_bytes(value)} over its inputs"
+        )
     return told
 
 

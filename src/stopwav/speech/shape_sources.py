@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stopwav.errors import StopwavError
-from stopwav.speech.corpus import Corpus, Utterance, load_corpus
+from stopwav.speech.corpus import FORMATS, Corpus, Utterance, load_corpus
 from stopwav.speech.lines import read_lines
 from stopwav.speech.shapes import Shapes, file_digest
 from stopwav.speech.tokenizer import token_counter
@@ -57,6 +57,8 @@ def _spoken(path: Path) -> tuple[str, list[Spoken]]:
         return file_digest(path), list(_entries(path))
     if os.path.isfile(path / "utt2dur") and os.path.isfile(path / "text"):
         return _kaldi(path)
+    if not os.path.exists(path):
+        raise StopwavError(f"{path} does not exist; shapes are read from Lhotse cuts (.jsonl.gz, .json.gz), {FORMATS}")
     corpus = load_corpus(path)
     return corpus.digest, list(_utterances(corpus))
 

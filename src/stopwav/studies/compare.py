@@ -62,7 +62,7 @@ class CompareSpec(BaseModel, extra="forbid"):
     expect: list[str] = []
     # Seconds that loading, and then one piece of work, may take before the process is killed.
     time_limit_s: float = Field(default=300.0, gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     # How a round is taken, where it is not as the default plan says.
     plan: dict[str, Any] | None = None
 

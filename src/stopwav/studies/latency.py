@@ -35,7 +35,7 @@ class LatencySpec(BaseModel, extra="forbid", allow_inf_nan=False):
     rounds: int = Field(default=3, gt=0)
     # Seconds an engine may take for one utterance, beyond the audio's length where it is paced, before it is killed.
     time_limit_s: float = Field(default=60.0, gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     # Where the other engines are the first one with one setting exchanged each: which settings there are.
     knobs: list[TriedKnob] | None = None
 

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
+from stopwav.engines.toolkit import check_torch_device
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
@@ -59,7 +60,7 @@ class LossSpec(BaseModel, extra="forbid"):
     time_limit_s: float = Field(default=300.0, gt=0)
     # Billions of bytes of host memory that the process of a loss may take.
     memory_limit_gb: float | None = Field(default=None, gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     # How a round is taken, where it is not as the default plan says.
     plan: dict[str, Any] | None = None
 
@@ -70,9 +71,11 @@ class LossSpec(BaseModel, extra="forbid"):
 
     @field_validator("batch_size", "vocab")
     @classmethod
-    def _rising(cls, values: list[int]) -> list[int]:
-        if min(values) < 1:
-            raise ValueError("each must be above 0")
+    def _rising(cls, values: list[int], field: ValidationInfo) -> list[int]:
+        # A vocabulary is a blank and one more symbol at the least.
+        least = 2 if field.field_name == "vocab" else 1
+        if min(values) < least:
+            raise ValueError(f"each must be {least} or more")
         return sorted(set(values))
 
     @field_validator("sort", mode="before")
@@ -179,6 +182,10 @@ def _check_together(spec: LossSpec) -> None:
         raise StopwavError(
             "no loss is installed here: pip install 'stopwav[torch]'; `stopwav loss --list` has them all"
         )
+    if spec.device != "cpu":
+        check_torch_device("loss", spec.device)
+    elif spec.dtype == "tf32":
+        raise StopwavError("--dtype tf32: only CUDA devices have it; give float32, or --device cuda")
     if spec.blank >= min(spec.vocab):
         raise StopwavError(f"--blank {spec.blank}: has to be one of the {min(spec.vocab)} symbols of --vocab")
 

@@ -32,6 +32,10 @@ class LossCheck:
 
     def run(self) -> dict[str, Any]:
         """The largest deviation of the value and of each gradient, whether two runs agree, and what pruning costs."""
+        import torch
+
+        # On a CPU PyTorch's first tanh of a process may be off by 8e-5 (1 process in 40): the loss is not to blame.
+        torch.tanh(torch.rand(4096))
         found: dict[str, float] = {}
         same = True
         for index, batch in enumerate(BATCHES):

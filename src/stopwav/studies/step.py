@@ -54,7 +54,7 @@ class StepSpec(BaseModel, extra="forbid"):
     time_limit_s: float = Field(default=600.0, gt=0)
     memory_limit_gb: float | None = Field(default=None, gt=0)
     profile: bool = False
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _one_batching(self) -> StepSpec:
