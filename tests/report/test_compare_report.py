@@ -108,6 +108,17 @@ def test_a_length_that_was_lost_is_not_bridged_and_told(tmp_path: Path) -> None:
     assert "nothing for 2 s" in chart.description
 
 
+@pytest.mark.parametrize(("lost", "longest"), [((), 400), (("a",), 400), (("a", "b"), 200)])
+def test_the_card_tells_of_the_longest_input_that_any_engine_was_measured_at(
+    lost: tuple[str, ...], longest: int, tmp_path: Path
+) -> None:
+    def time_s(name: str, frames: int, index: int) -> float | str:
+        return "crashed" if frames == 400 and name in lost else frames / 1000 * (1 + 0.01 * index)
+
+    record = made_up(tmp_path, time_s, frames=[100, 200, 400])
+    assert f"* for an input of {longest} frames" in command("report", record.path).stdout
+
+
 def test_without_a_meter_the_page_says_why_and_without_asking_how(tmp_path: Path) -> None:
     meters = Piece(key=["meters"], status="ok", data={"source": None, "missing": ["RAPL: none here"]})
     record = whole(tmp_path, more=[meters])

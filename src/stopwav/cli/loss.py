@@ -142,7 +142,7 @@ def _print_list(*, as_json: bool) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("loss", "state", "what it is, and what it needs"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for row in rows:
         state = f"installed, {row['version']}" if row["installed"] else f"missing: {row['install']}"
         table.add_row(str(row["name"]), state, f"{row['summary']}; {row['needs']}")

@@ -72,6 +72,11 @@ class Layout:
     lengths: dict[tuple[str, int], Result]
     laws: list[Result]
 
+    @property
+    def longest(self) -> int:
+        """The longest length that any engine was measured at, in frames; the longest of all where none was."""
+        return max((frames for (_, frames), one in self.lengths.items() if one.metrics), default=self.frames[-1])
+
     def letter(self, name: str) -> str:
         """The letter that stands for an engine where its name does not fit."""
         index = [one.name for one in self.engines].index(name)
@@ -89,8 +94,8 @@ class Layout:
         """The number of a line for an engine; None where it has none by its nature."""
         if not line.at_length:
             return engine.metrics.get(line.metric)
-        longest = self.lengths.get((engine.name, self.frames[-1]))
-        return None if longest is None else longest.metrics.get(line.metric)
+        found = self.lengths.get((engine.name, self.longest))
+        return None if found is None else found.metrics.get(line.metric)
 
 
 def arrange(results: Sequence[Result]) -> Layout:
@@ -124,7 +129,7 @@ def length_note(layout: Layout) -> str:
     energies = [one.metrics.get("energy_per_audio_s_gross") for one in layout.engines]
     sources = dict.fromkeys(one.note.partition(";")[0] for one in energies if one is not None and one.value is not None)
     metered = f"; energy: {plain(', '.join(sources), 80)}" if sources else ""
-    return f"* for an input of {layout.frames[-1]} frames ({layout.frames[-1] / 100:g} s){metered}"
+    return f"* for an input of {layout.longest} frames ({layout.longest / 100:g} s){metered}"
 
 
 def missing_notes(layout: Layout) -> list[str]:
@@ -186,7 +191,7 @@ def module_lines(layout: Layout) -> Iterator[str]:
     for engine in layout.engines:
         modules: Any = engine.params["modules"]
         total = engine.metrics["parameters"].value if engine.metrics else None
-        counts: Any = layout.lengths[engine.name, layout.frames[-1]].params.get("modules", {})
+        counts: Any = layout.lengths[engine.name, layout.longest].params.get("modules", {})
         for module in modules:
             share = f" ({100 * module['parameters'] / total:.1f} %)" if total else ""
             work = counts.get(module["name"])

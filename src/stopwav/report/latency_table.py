@@ -217,9 +217,9 @@ def every_metric_table(result: Result) -> Table:
         justify: JustifyMethod = "left" if is_name or heading == "unit" else "right"
         table.add_column(heading, justify=justify, no_wrap=not is_name, overflow="fold" if is_name else "ellipsis")
     for name, estimate in result.metrics.items():
-        # Seconds as they are stored: six decimals are microseconds.
-        interval = format_interval(estimate, most=6).partition(" ")[2]
-        cells = (plain(name), format_value(estimate, most=6), interval, str(estimate.n or ""), estimate.unit)
+        # Seconds as they are stored: nine decimals are nanoseconds, which a cell of a loss takes.
+        interval = format_interval(estimate, most=9).partition(" ")[2]
+        cells = (plain(name), format_value(estimate, most=9), interval, str(estimate.n or ""), estimate.unit)
         table.add_row(*map(Text, cells))
     return table
 
