@@ -1,13 +1,13 @@
 """The grid of a CTC model of wav2vec2-base's size with random weights, beside the same cells timed by a plain loop.
 
     python benchmarks/grid_wav2vec2.py [--device cuda] [--dtypes float32,float16] [--tiny] [--rounds 1]
-                                       [--durations 1,2,5,8,32] [--batch-sizes 1,4,8]
+                                       [--durations 1,2,5,8,32] [--batch-sizes 1,4,8] [--save stopwav-runs]
 
-Prints a Markdown table for each precision. CTC does the same work for whatever is said, so random weights do not
-matter. The plain loop is what one writes by hand: one fresh process that loads the model once and, for each cell, warms
-up for a second and takes the median of seconds of calls. There it takes turns with stopwav's own sampler on the same
-call: `sampler / loop` is the instrument's error. `grid / loop` holds what one process differs from another by as well,
-and so does `loop / loop`, the same loop in a second process.
+Prints a Markdown table for each precision; a grid that was stopped is gone on with. CTC does the same work for whatever
+is said, so random weights do not matter. The plain loop is what one writes by hand: one fresh process that loads the
+model once and, for each cell, warms up for a second and takes the median of seconds of calls. There it takes turns with
+stopwav's own sampler on the same call: `sampler / loop` is the instrument's error. `grid / loop` holds what one process
+differs from another by as well, and so does `loop / loop`, the same loop in a second process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -134,16 +133,17 @@ def over(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value / other
 
 
-def table(engine: str, durations: Sequence[float], batch_sizes: Sequence[int], rounds: int, device: str) -> list[str]:
+def table(engine: str, chosen: argparse.Namespace) -> list[str]:
     """The rows of one precision, and what they took."""
-    start = perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        record = grid(engine, durations=durations, batch_sizes=batch_sizes, rounds=rounds, save=folder)
-        found = [result for result in results(record) if result.params["kind"] == "cell"]
+    start, rounds = perf_counter(), chosen.rounds
+    durations = [float(part) for part in chosen.durations.split(",")]
+    batch_sizes = [int(part) for part in chosen.batch_sizes.split(",")]
+    record = grid(engine, durations=durations, batch_sizes=batch_sizes, rounds=rounds, save=chosen.save, resume=True)
+    found = [result for result in results(record) if result.params["kind"] == "cell"]
     grid_s = perf_counter() - start
     cells = [Cell(float(str(one.params["duration_s"])), int(str(one.params["batch_size"]))) for one in found]
     went_well = [cell for cell, one in zip(cells, found, strict=True) if one.status == "ok"]
-    peers, others = (loop(engine, went_well, device) for _ in range(2))
+    peers, others = (loop(engine, went_well, chosen.device) for _ in range(2))
     loops_s = perf_counter() - start - grid_s
     rows, near = [HEADER], dict.fromkeys(RATIOS, 0)
     for cell, one in zip(cells, found, strict=True):
@@ -178,17 +178,16 @@ def main() -> None:
     parser.add_argument("--durations", default="1,2,5,8,32")
     parser.add_argument("--batch-sizes", default="1,4,8")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--save", type=Path, default=Path("stopwav-runs"))
     chosen = parser.parse_args()
-    durations = [float(text) for text in chosen.durations.split(",")]
-    batch_sizes = [int(text) for text in chosen.batch_sizes.split(",")]
     machine = describe()
     gpu = f", {torch.cuda.get_device_name()}" if chosen.device == "cuda" else ""
     print(f"{machine.cpu}, {machine.logical_cores} cores{gpu}; torch {torch.__version__}")
-    with tempfile.TemporaryDirectory() as folder:
-        save_model(Path(folder), chosen.tiny)
-        for dtype in chosen.dtypes.split(","):
-            engine = f"transformers:{folder},dtype={dtype},device={chosen.device}"
-            print(f"\n{dtype}\n\n" + "\n".join(table(engine, durations, batch_sizes, chosen.rounds, chosen.device)))
+    folder = chosen.save / ("wav2vec2-tiny" if chosen.tiny else "wav2vec2-base")
+    save_model(folder, chosen.tiny)
+    for dtype in chosen.dtypes.split(","):
+        engine = f"transformers:{folder},dtype={dtype},device={chosen.device}"
+        print(f"\n{dtype}\n\n" + "\n".join(table(engine, chosen)), flush=True)
 
 
 if __name__ == "__main__":
