@@ -112,7 +112,7 @@ def lost_nets(energy: Energy, side: Entrant) -> Iterator[Caution]:
         if grain.step_j is None:
             continue
         lost = [
-            f"{frames}"
+            str(frames)
             for frames, runs in side.energy.items()
             if all(part in one.joules for run in runs for one in (run.idle, *run.windows))
             and abs(median(_net_windows(energy, part, runs))) < grain.step_j
