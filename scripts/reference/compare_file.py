@@ -19,8 +19,8 @@ SPEC = {
 # What the data of each kind of piece holds, by the first item of its key; a test compares it with a real run.
 DATA: dict[str, tuple[str, dict[str, str]]] = {
     "model": (
-        '`["model", engine]`: what an engine of a comparison is; of one that could not be loaded, `loaded` is false and '
-        "nothing more is in the run.",
+        '`["model", engine]`: what an engine of a comparison is; of one that could not be loaded, `loaded` is false '
+        "and nothing more is in the run.",
         {
             "engine": "the engine's `info`",
             "parameters": "`parameters`, `trainable` and `bytes`, in all and for each of its `modules`, and the "
