@@ -115,7 +115,7 @@ def lost_nets(energy: Energy, side: Entrant) -> Iterator[Caution]:
             str(frames)
             for frames, runs in side.energy.items()
             if all(part in one.joules for run in runs for one in (run.idle, *run.windows))
-            and abs(median(_net_windows(energy, part, runs))) < grain.step_j
+            and abs(median(net_j for run in runs for net_j in _net_windows(energy, part, run))) < grain.step_j
         ]
         if lost:
             yield Caution(
@@ -186,19 +186,14 @@ def _gross(energy: Energy, part: str, run: EnergyRun) -> list[float]:
 
 def _net(energy: Energy, part: str, run: EnergyRun) -> list[float]:
     """The same less what idling would have taken; may be below zero, and stays so."""
-    idle_w = _idle_w(energy, part, run)
-    return [
-        (_joules(energy, part, run, window) - idle_w * window.seconds) / window.iterations for window in run.windows
-    ]
+    windows_j = _net_windows(energy, part, run)
+    return [net_j / window.iterations for net_j, window in zip(windows_j, run.windows, strict=True)]
 
 
-def _net_windows(energy: Energy, part: str, runs: Sequence[EnergyRun]) -> list[float]:
+def _net_windows(energy: Energy, part: str, run: EnergyRun) -> list[float]:
     """Joules of each window beyond idling."""
-    return [
-        net_j * window.iterations
-        for run in runs
-        for net_j, window in zip(_net(energy, part, run), run.windows, strict=True)
-    ]
+    idle_w = _idle_w(energy, part, run)
+    return [_joules(energy, part, run, window) - idle_w * window.seconds for window in run.windows]
 
 
 def _idle_w(energy: Energy, part: str, run: EnergyRun) -> float:

@@ -34,7 +34,7 @@ class LossCheck:
         """The largest deviation of the value and of each gradient, whether two runs agree, and what pruning costs."""
         import torch
 
-        # On a CPU PyTorch's first tanh of a process may be off by 8e-5 (1 process in 40): the loss is not to blame.
+        # On a CPU PyTorch's first tanh may be off by 9e-5 where several threads share it: the loss is not to blame.
         torch.tanh(torch.rand(4096))
         found: dict[str, float] = {}
         same = True

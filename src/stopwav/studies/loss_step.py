@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stopwav.errors import StopwavError
 from stopwav.losses.contender import Contender
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch
 from stopwav.measure.plan import Plan
@@ -113,10 +112,6 @@ def prepare(place: StepPlace) -> Contender:
     from stopwav.models.weights import keep_off_tiles
 
     keep_off_tiles()
-    if place.on_cuda and not torch.cuda.is_available():
-        raise StopwavError(f"--device {place.device}: PyTorch sees no CUDA device here; use --device cpu")
-    if place.precision == "tf32" and not place.on_cuda:
-        raise StopwavError(f"--dtype tf32: only CUDA devices have it, and this is {place.device}; give float32")
     # Off by default in PyTorch; a recipe that switches it on for all is the user's to name.
     torch.backends.cuda.matmul.allow_tf32 = place.precision == "tf32"
     return find_loss(place.loss)
