@@ -6,8 +6,9 @@
 Prints a Markdown table for each precision; a grid that was stopped is gone on with. CTC does the same work for whatever
 is said, so random weights do not matter. The plain loop is what one writes by hand: one fresh process that loads the
 model once and, for each cell, warms up for a second and takes the median of seconds of calls. There it takes turns with
-stopwav's own sampler on the same call: `sampler / loop` is the instrument's error. `grid / loop` holds what one process
-differs from another by as well, and so does `loop / loop`, the same loop in a second process.
+stopwav's own sampler on the same call: `sampler / loop`, the median over the turns of two such processes, is the
+instrument's error. `grid / loop` holds what one process differs from another by as well, and so does `loop / loop`, the
+same loop in the second process.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -42,14 +44,16 @@ from stopwav.studies.grid_cell import BUNDLED, BatchCall, Cell, make_audio
 
 # Clocks that were idle rise within a second of work.
 WARM_UP_S = 1.0
-# Loop and sampler take short turns, so that a machine that drifts does so under both, for two seconds of both.
-MIN_TURNS, MAX_TURNS, TURN_CALLS, TURNS_S = 3, 40, 6, 2.0
+# Loop and sampler take short turns, so that a machine that drifts does so under both, for seconds of both.
+MIN_TURNS, MAX_TURNS, TURN_CALLS, TURNS_S = 7, 40, 6, 4.0
 # 6 values are the fewest of which the sampler's stop rule has an interval, and any interval will do.
 TURN_PLAN = Plan(min_values=TURN_CALLS, max_values=TURN_CALLS, warmup_s=0.0, min_values_s=0.0, precision=1.0)
 # Loading from a cold disk, or a cell of seconds a call, takes minutes at most.
 TIME_LIMIT_S = 600.0
 # How near two timings of the same call have to be.
 TOLERANCE = 0.03
+# What a peer that failed says of a cell.
+NONE: tuple[None, list[float]] = (None, [])
 RATIOS = ("grid / loop", "sampler / loop", "loop / loop")
 HEADER = (
     f"| duration × batch | RTF, wall | RTF, device | plain loop | {' | '.join(RATIOS)} "
@@ -86,20 +90,23 @@ class Peer:
         self._engine: Any = make(engine)
         self._device = device
 
-    def time(self, cell: Cell) -> tuple[float, float]:
-        """The median time of a batch in a plain loop, and the ratio `sampler / loop`."""
+    def time(self, cell: Cell) -> tuple[float, list[float]]:
+        """The median time of a batch in a plain loop, and the ratio `sampler / loop` of each turn.
+
+        The sampler's turn is held against the mean of the loop's before and after it: what drifts evenly cancels.
+        """
         rate_hz = self._engine.info.sample_rate_hz
         batch = [make_audio(BUNDLED, cell.duration_s, rate_hz, 0) for _ in range(cell.batch_size)]
         call, clock = BatchCall(self._engine, batch), clock_for(self._device)
         self._loop(call, TURN_CALLS, WARM_UP_S)
-        by_hand_s: list[float] = []
+        turns_s = [self._loop(call, TURN_CALLS)]
         ratios: list[float] = []
         start_s = perf_counter()
         while len(ratios) < MIN_TURNS or (len(ratios) < MAX_TURNS and perf_counter() - start_s < TURNS_S):
-            turn_s = self._loop(call, TURN_CALLS)
-            ratios.append(median(sample(call, clock, TURN_PLAN).values_s) / median(turn_s))
-            by_hand_s += turn_s
-        return median(by_hand_s), median(ratios)
+            by_sampler_s = median(sample(call, clock, TURN_PLAN).values_s)
+            turns_s.append(self._loop(call, TURN_CALLS))
+            ratios.append(2 * by_sampler_s / (median(turns_s[-2]) + median(turns_s[-1])))
+        return median(chain.from_iterable(turns_s)), ratios
 
     def _loop(self, call: Callable[[], object], at_least: int, least_s: float = 0.0) -> list[float]:
         times_s: list[float] = []
@@ -112,7 +119,7 @@ class Peer:
         return times_s
 
 
-def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, float]]:
+def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, list[float]]]:
     """What a peer says of each cell that it could time."""
     with FreshProcess(Peer, engine, device) as peer:
         started = peer.start(TIME_LIMIT_S)
@@ -148,11 +155,11 @@ def table(engine: str, chosen: argparse.Namespace) -> list[str]:
     rows, near = [HEADER], dict.fromkeys(RATIOS, 0)
     for cell, one in zip(cells, found, strict=True):
         value = {name: estimate.value for name, estimate in one.metrics.items()}
-        rtf, (by_hand_s, by_sampler) = value.get("rtf"), peers.get(cell, (None, None))
+        rtf, (by_hand_s, turns), (again_s, more) = value.get("rtf"), peers.get(cell, NONE), others.get(cell, NONE)
         ratios = [
             None if rtf is None else over(rtf * cell.audio_s, by_hand_s),
-            by_sampler,
-            over(others.get(cell, (None, None))[0], by_hand_s),
+            median(turns + more) if turns + more else None,
+            over(again_s, by_hand_s),
         ]
         rtfs = [
             one.status if rtf is None else f"{rtf:.2E}",

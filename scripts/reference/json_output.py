@@ -127,8 +127,9 @@ command that gets it.
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count what
 was written.
 
-`doctor`: `{"stopwav", "machine": {…}, "sensors": [{"name", "available", "detail"}], "warnings": [{"code",
-"message"}]}`; `machine` is what the header of a [run file](run-file.md) holds.
+`doctor`: `{"stopwav", "machine": {…}, "steadiness": {"values", "p10_s", "p50_s", "p90_s"}, "sensors": [{"name",
+"available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is what the header of a [run file](run-file.md)
+holds, `steadiness` how long the same piece of work took on one core during 2 s.
 """
 
 

@@ -19,8 +19,10 @@ def test_doctor_prints_one_json_object() -> None:
     done = CliRunner().invoke(app, ["--json"])
     assert done.exit_code == 0
     result = json.loads(done.stdout)
-    assert set(result) == {"stopwav", "machine", "sensors", "warnings"}
+    assert set(result) == {"stopwav", "machine", "steadiness", "sensors", "warnings"}
     assert result["machine"]["fingerprint"] == describe().fingerprint
+    steady = result["steadiness"]
+    assert 0 < steady["p10_s"] <= steady["p50_s"] <= steady["p90_s"]
     assert all(set(sensor) == {"name", "available", "detail"} for sensor in result["sensors"])
     assert all(set(warning) == {"code", "message"} for warning in result["warnings"])
 

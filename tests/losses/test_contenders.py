@@ -54,6 +54,21 @@ def test_logits_of_a_type_that_a_loss_does_not_take_are_cast() -> None:
     assert seen == [torch.float32, torch.float64]
 
 
+def test_a_batch_with_more_logits_than_a_loss_can_count_is_refused_before_they_are_made() -> None:
+    inputs = make_joiner_batch((3, 2), (1, 1), vocab=5, dim=3)
+    Contender("own", "", Needs(most_logits=60), lambda logits, *_: logits).losses(inputs)
+    with pytest.raises(StopwavError, match=r"own counts at most 59 logits, .* 60 would come out wrong"):
+        Contender("own", "", Needs(most_logits=59), lambda *_: pytest.fail("called")).losses(inputs)
+
+
+def test_torchaudios_offsets_of_32_bits_are_respected() -> None:
+    """A batch as large would take 9 GB if it were made."""
+    [needs] = [listed.needs for listed in BUILT_IN if listed.name == "torchaudio"]
+    inputs = make_joiner_batch((400,) * 112, (100,) * 112, vocab=500, dim=1)
+    with pytest.raises(StopwavError, match=r"2,147,483,648 logits, and a batch with 2,262,400,000"):
+        Contender("torchaudio", "", needs, lambda *_: pytest.fail("called")).losses(inputs)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", installed_losses("cuda"))
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -75,6 +75,39 @@ def test_the_cuda_clock_waits_for_the_device() -> None:
     assert timing.stages["product"] == pytest.approx(timing.wall_s, rel=0.2)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_cuda(), reason="no CUDA device here")
+def test_the_cuda_clock_gives_each_stage_the_work_it_started_and_does_not_wait_for_it() -> None:
+    import torch
+
+    import stopwav
+
+    a = torch.randn(4096, 4096, device="cuda")
+    clock = CudaClock()
+    launched_s: list[float] = []
+
+    def products(count: int) -> None:
+        for _ in range(count):
+            torch.mm(a, a)
+
+    def call() -> None:
+        begin_s = time.perf_counter()
+        with stopwav.stage("one"):
+            products(1)
+        with stopwav.stage("three"):
+            products(3)
+        launched_s.append(time.perf_counter() - begin_s)
+        # What the call times inside has events of its own.
+        clock.time(lambda: products(1))
+
+    for _ in range(3):
+        timing = clock.time(call)
+    assert timing.device_s is not None
+    assert timing.stages["three"] == pytest.approx(3 * timing.stages["one"], rel=0.2)
+    assert sum(timing.stages.values()) == pytest.approx(0.8 * timing.device_s, rel=0.2)
+    assert launched_s[-1] < 0.5 * sum(timing.stages.values())
+
+
 def test_virtual_time_reconstructs_the_queue() -> None:
     clock = FakeClock()
     services = [0.05, 0.30, 0.05, 0.05]

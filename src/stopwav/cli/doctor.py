@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stopwav.errors import Caution
     from stopwav.measure.machine import Machine
     from stopwav.measure.sensors import Sensor
+    from stopwav.measure.steadiness import Steadiness
 
 
 def doctor(
@@ -27,15 +28,18 @@ def doctor(
 
     from stopwav.measure.machine import describe
     from stopwav.measure.sensors import list_sensors
+    from stopwav.measure.steadiness import steadiness
 
+    steady = steadiness()
     machine, sensors = describe(), list_sensors()
-    cautions += _without_fft(machine)
+    cautions += steady.cautions() + _without_fft(machine)
     if json:
-        _print_json(machine, sensors, cautions)
+        _print_json(machine, steady, sensors, cautions)
     else:
         from rich.console import Console
 
-        _print_text(Console(highlight=False), machine, sensors, cautions)
+        rows = [*_machine_rows(machine), ("steadiness", f"the same work took {steady}")]
+        _print_text(Console(highlight=False), rows, sensors, cautions)
 
 
 def _without_fft(machine: Machine) -> list[Caution]:
@@ -57,7 +61,7 @@ def _without_fft(machine: Machine) -> list[Caution]:
     return [Caution("no-fft", message)]
 
 
-def _print_json(machine: Machine, sensors: Sequence[Sensor], cautions: Sequence[Caution]) -> None:
+def _print_json(machine: Machine, steady: Steadiness, sensors: Sequence[Sensor], cautions: Sequence[Caution]) -> None:
     """Print everything as one JSON object."""
     import dataclasses
     import json
@@ -65,15 +69,18 @@ def _print_json(machine: Machine, sensors: Sequence[Sensor], cautions: Sequence[
     result: dict[str, Any] = {
         "stopwav": machine.packages.get("stopwav"),
         "machine": machine.as_dict(),
+        "steadiness": dataclasses.asdict(steady),
         "sensors": [dataclasses.asdict(sensor) for sensor in sensors],
         "warnings": [dataclasses.asdict(caution) for caution in cautions],
     }
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def _print_text(console: Console, machine: Machine, sensors: Sequence[Sensor], cautions: Sequence[Caution]) -> None:
+def _print_text(
+    console: Console, rows: Sequence[tuple[str, str]], sensors: Sequence[Sensor], cautions: Sequence[Caution]
+) -> None:
     """Print everything for a person, the verdict last."""
-    _print_section(console, "Machine", _machine_rows(machine))
+    _print_section(console, "Machine", rows)
     _print_section(
         console,
         "Sensors",

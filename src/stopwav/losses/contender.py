@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from stopwav.errors import StopwavError
 from stopwav.losses.joiner_batch import JoinerBatch, packed_logits, padded_logits
 
 
@@ -27,6 +28,8 @@ class Needs:
     in_place_gradients: bool = False
     # What is left out of the sum over paths; empty for an exact loss.
     pruned: str = ""
+    # How many logits of a padded batch it can count, where it counts in too few bits: with more it may be wrong.
+    most_logits: int | None = None
 
     def told(self) -> str:
         """The needs in one line."""
@@ -41,6 +44,8 @@ class Needs:
             parts.append("gradients in place")
         if len(self.devices) == 1:
             parts.append(f"{self.devices[0]} only")
+        if self.most_logits:
+            parts.append(f"at most {self.most_logits:,} logits")
         return ", ".join(parts)
 
 
@@ -65,9 +70,20 @@ class Contender:
         """The losses of a batch, or their sum where the implementation gives no more; the joiner is part of it."""
         if self.needs.logits == "joiner":
             return self.function(batch)
+        self._check_count(batch)
         logits = padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
         if str(logits.dtype).removeprefix("torch.") not in self.needs.dtypes:
             logits = logits.float()
         if self.needs.log_softmax == "outside":
             logits = logits.log_softmax(-1)
         return self.function(logits, batch.targets, batch.frame_lengths, batch.target_lengths, batch.blank)
+
+    def _check_count(self, batch: JoinerBatch) -> None:
+        """Refuse a batch of more padded logits than the loss counts, before they are made."""
+        most = self.needs.most_logits
+        count = batch.encoder.shape[:2].numel() * batch.decoder.shape[1] * len(batch.weight)
+        if most is not None and count > most:
+            raise StopwavError(
+                f"{self.name} counts at most {most:,} logits, and a batch with {count:,} would come out wrong without "
+                "an error: make batches or the vocabulary smaller"
+            )

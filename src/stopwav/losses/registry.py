@@ -80,7 +80,8 @@ BUILT_IN = (
         f"{_HERE}.torchaudio_loss:torchaudio_loss",
         ("torchaudio",),
         "pip install torchaudio",
-        replace(_INT32, dtypes=("float32", "float16")),
+        # Offsets of 32 bits: github.com/pytorch/audio/issues/4215.
+        replace(_INT32, dtypes=("float32", "float16"), most_logits=2**31),
         "torchaudio.functional.rnnt_loss",
     ),
     Listed(

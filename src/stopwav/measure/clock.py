@@ -92,21 +92,27 @@ class CudaClock:
         WallClock().wait_until_ns(deadline_ns, asleep=asleep)
 
     def time(self, call: Callable[[], object]) -> Timing:
-        """The timing of one call: a user waits for the wall time, so that is the first number."""
+        """The timing of one call: a user waits for the wall time, so that is the first number.
+
+        A stage is what the device did between its ends. Waiting for the device there would change what is timed.
+        """
         import torch
 
+        from stopwav.measure.cuda_events import borrowed_events
+
         # Events belong to a device's stream: recorded elsewhere they would time nothing.
-        with torch.cuda.device(self.device), collect_marks(self.now_ns) as marks:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda.synchronize(self.device)
+        with torch.cuda.device(self.device), borrowed_events(self.device) as events:
+            events.begin()
             start_ns = time.perf_counter_ns()
-            begin.record()
-            result = call()
-            end.record()
+            with collect_marks(events.mark) as marks:
+                begin = events.mark()
+                result = call()
+                end = events.mark()
             torch.cuda.synchronize(self.device)
             end_ns = time.perf_counter_ns()
-        device_s = begin.elapsed_time(end) / 1e3
-        return Timing((end_ns - start_ns) / 1e9, device_s, spans_of(marks, start_ns), result)
+            at_ns = events.since_ns(begin)
+        spans = spans_of([(path, at_ns[first], at_ns[last]) for path, first, last in marks], 0)
+        return Timing((end_ns - start_ns) / 1e9, at_ns[end] / 1e9, spans, result)
 
 
 class FakeClock:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
+from stopwav.measure.cuda_events import CudaEvents, device_index
+
 
 @dataclass(frozen=True)
 class RowTime:
@@ -35,7 +37,7 @@ class StepTimer:
     """A list of moments, each with the row that is at work from then on. `mark` is a watch's sink."""
 
     def __init__(self, device: str = "cpu", now_ns: Callable[[], int] = perf_counter_ns) -> None:
-        self._events = _Events(device) if device.startswith("cuda") else None
+        self._events = CudaEvents(device_index(device)) if device.startswith("cuda") else None
         self._now_ns = now_ns
         self._marks: list[tuple[str, str, int, Any]] = []
 
@@ -63,43 +65,3 @@ class StepTimer:
         parts = {key: RowTime(wall, device if self._events else None) for key, (wall, device) in sums.items()}
         device_s = sum(one.device_s or 0.0 for one in parts.values()) if self._events else None
         return StepTime((end_ns - self._marks[0][2]) / 1e9, device_s, parts)
-
-
-class _Events:
-    """Events on a CUDA device, recorded as cheaply as PyTorch allows: a step may have to wait for the host."""
-
-    def __init__(self, device: str) -> None:
-        import torch
-
-        self._cuda = torch.cuda
-        index = torch.device(device).index
-        self._index: int = torch.cuda.current_device() if index is None else index
-        # Making an event takes as long as recording it, so they are used again; as does making an object for a stream.
-        self._made: list[Any] = []
-        self._used = 0
-        self._raw_stream_of: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-        self._raw_stream: int | None = None
-        self._stream: Any = None
-
-    def begin(self) -> None:
-        """Wait for the device; events of the last step may be used again."""
-        self._cuda.synchronize(self._index)
-        self._used = 0
-
-    def record(self) -> Any:
-        """An event after what the stream at work was given until now."""
-        if self._used == len(self._made):
-            self._made.append(self._cuda.Event(enable_timing=True))
-        event = self._made[self._used]
-        self._used += 1
-        raw_stream = self._raw_stream_of(self._index)
-        if raw_stream != self._raw_stream:
-            self._raw_stream, self._stream = raw_stream, self._cuda.current_stream(self._index)
-        event.record(self._stream)
-        return event
-
-    def end(self) -> Any:
-        """An event after all of the step, when the device has done it."""
-        event = self.record()
-        self._cuda.synchronize(self._index)
-        return event
