@@ -85,7 +85,7 @@ class Loss:
 def told(outcome: Outcome) -> str:
     """A cell of the table."""
     if not outcome.ok:
-        return outcome.status if outcome.status in ("oom", "timeout") else f"{outcome.status}: {outcome.message[:60]}"
+        return outcome.status if outcome.status in ("oom", "timeout") else f"{outcome.status}: {outcome.message[:100]}"
     seconds, peak = outcome.value
     return f"{1e3 * seconds:.1f} ms, {peak / 1e9:.2f} GB"
 
@@ -136,7 +136,7 @@ def main() -> None:
             if outcome.ok and vocab == vocabularies[0]:
                 fits = max(fits, size)
         best = largest(loss, fits, chosen.most, vocabularies[0]) if fits else "none of these"
-        print(f"| {name} | largest that fits | {vocabularies[0]:,} | {best} |", flush=True)
+        print(f"| {name} | largest that went through | {vocabularies[0]:,} | {best} |", flush=True)
         loss.close()
 
 

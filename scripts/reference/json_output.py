@@ -96,7 +96,7 @@ WARNINGS = (
     ("`guessed-pronunciation`", "word times near a word that the aligner's dictionary lacks"),
     ("`not-warm`", "times were still changing at the end of the warm-up"),
     ("`engine`", "what the engine's author wants said beside its numbers"),
-    ("others, such as `busy-machine`", "what `stopwav doctor` found at the start of the run"),
+    ("others, such as `busy-machine`", "what the health checks of `stopwav doctor` found at the start of the run"),
 )
 
 OTHERS = """

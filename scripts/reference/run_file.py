@@ -37,7 +37,7 @@ HEADER = {
     "of a comparison also `inputs`, the ids in the order in which they are taken; of a loss run, `name` and `digest` "
     "of its shapes, how many there are (`count`), and `settings`, each with the `batches` that every loss is fed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
-    "warnings": "what `doctor` warned of at the start, as `code` and `message`",
+    "warnings": "what the health checks of `doctor` warned of at the start, as `code` and `message`",
 }
 
 SPEC = {

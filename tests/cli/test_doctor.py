@@ -9,10 +9,17 @@ import typer
 from typer.testing import CliRunner
 
 from stopwav.cli.doctor import doctor
+from stopwav.measure import steadiness
 from stopwav.measure.machine import describe
 
 app = typer.Typer()
 app.command()(doctor)
+
+
+@pytest.fixture(autouse=True)
+def known_steadiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds saved in each test."""
+    monkeypatch.setattr(steadiness, "steadiness", lambda: steadiness.Steadiness(99, 0.001, 0.002, 0.003))
 
 
 def test_doctor_prints_one_json_object() -> None:
@@ -21,8 +28,8 @@ def test_doctor_prints_one_json_object() -> None:
     result = json.loads(done.stdout)
     assert set(result) == {"stopwav", "machine", "steadiness", "sensors", "warnings"}
     assert result["machine"]["fingerprint"] == describe().fingerprint
-    steady = result["steadiness"]
-    assert 0 < steady["p10_s"] <= steady["p50_s"] <= steady["p90_s"]
+    assert result["steadiness"] == {"values": 99, "p10_s": 0.001, "p50_s": 0.002, "p90_s": 0.003}
+    assert "unsteady-core" in [warning["code"] for warning in result["warnings"]]
     assert all(set(sensor) == {"name", "available", "detail"} for sensor in result["sensors"])
     assert all(set(warning) == {"code", "message"} for warning in result["warnings"])
 
@@ -49,3 +56,4 @@ def test_doctor_fits_the_terminal_is_plain_without_colour_and_ends_in_a_verdict(
     assert [line for line in lines if line and not line.startswith(" ")][:3] == ["Machine", "Sensors", "Cautions"]
     assert lines[-1].startswith("usable, with ")
     assert "more-threads-than-cores" in done.stdout
+    assert "1.00 to 3.00 ms" in done.stdout

@@ -3,11 +3,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 
 import pytest
 
 import stopwav
 from stopwav.measure.clock import FakeClock, WallClock
+from stopwav.measure.stages import collect_marks, overhear_marks
 
 
 @pytest.mark.alone
@@ -106,3 +108,21 @@ def test_timing_inside_timing_keeps_to_itself() -> None:
             inner.append(set(clock.time(lambda: stopwav.stage("deep").__enter__()).stages))
 
     assert set(clock.time(call).stages) == {"outer"}
+
+
+def test_marks_that_are_overheard_are_told_to_each_by_its_own_clock() -> None:
+    """Also where the outer clock tells places, as one of a device does, and one listens to another."""
+    places = count()
+    clock = FakeClock()
+
+    def call() -> None:
+        with stopwav.stage("features"):
+            clock.advance(1)
+
+    with collect_marks(lambda: next(places)) as outer, stopwav.stage("all"):
+        with overhear_marks(clock.now_ns) as middle, overhear_marks(clock.now_ns) as inner:
+            call()
+        # What comes later is the outer clock's alone.
+        call()
+    assert middle == inner == [("features", 0, 1_000_000_000)]
+    assert outer == [("all/features", 1, 2), ("all/features", 3, 4), ("all", 0, 5)]

@@ -44,7 +44,7 @@ class Needs:
             parts.append("gradients in place")
         if len(self.devices) == 1:
             parts.append(f"{self.devices[0]} only")
-        if self.most_logits:
+        if self.most_logits is not None:
             parts.append(f"at most {self.most_logits:,} logits")
         return ", ".join(parts)
 
@@ -70,7 +70,8 @@ class Contender:
         """The losses of a batch, or their sum where the implementation gives no more; the joiner is part of it."""
         if self.needs.logits == "joiner":
             return self.function(batch)
-        self._check_count(batch)
+        if self.needs.logits == "padded":
+            self._check_count(batch)
         logits = padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
         if str(logits.dtype).removeprefix("torch.") not in self.needs.dtypes:
             logits = logits.float()

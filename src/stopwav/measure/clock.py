@@ -94,7 +94,7 @@ class CudaClock:
     def time(self, call: Callable[[], object]) -> Timing:
         """The timing of one call: a user waits for the wall time, so that is the first number.
 
-        A stage is what the device did between its ends. Waiting for the device there would change what is timed.
+        A stage is by events too: waiting for the device at its ends would change what is timed.
         """
         import torch
 
@@ -105,12 +105,12 @@ class CudaClock:
             events.begin()
             start_ns = time.perf_counter_ns()
             with collect_marks(events.mark) as marks:
-                begin = events.mark()
+                events.mark()
                 result = call()
                 end = events.mark()
             torch.cuda.synchronize(self.device)
             end_ns = time.perf_counter_ns()
-            at_ns = events.since_ns(begin)
+            at_ns = events.times_ns()
         spans = spans_of([(path, at_ns[first], at_ns[last]) for path, first, last in marks], 0)
         return Timing((end_ns - start_ns) / 1e9, at_ns[end] / 1e9, spans, result)
 

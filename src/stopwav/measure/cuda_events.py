@@ -41,12 +41,13 @@ class CudaEvents:
 
     def mark(self) -> int:
         """The place of an event recorded now, among those of the call."""
+        place = self._used
         self.record()
-        return self._used - 1
+        return place
 
-    def since_ns(self, place: int) -> list[int]:
-        """When the device came to each event of the call, since the one at the place; it must have come to them all."""
-        return [round(1e6 * self._made[place].elapsed_time(event)) for event in self._made[: self._used]]
+    def times_ns(self) -> list[int]:
+        """When the device came to each event of the call, since the first; it must have come to them all."""
+        return [round(1e6 * self._made[0].elapsed_time(event)) for event in self._made[: self._used]]
 
     def end(self) -> Any:
         """An event after all of the call, when the device has done it."""
@@ -72,6 +73,11 @@ def borrowed_events(device: str) -> Iterator[CudaEvents]:
     """Events for one call on the device, made once and used again."""
     index = device_index(device)
     idle = _idle.setdefault(index, [])
-    events = idle.pop() if idle else CudaEvents(index)
-    yield events
-    idle.append(events)
+    try:
+        events = idle.pop()
+    except IndexError:
+        events = CudaEvents(index)
+    try:
+        yield events
+    finally:
+        idle.append(events)

@@ -24,7 +24,8 @@ class Span:
     duration_s: float
 
 
-# (path, start, end) in nanoseconds: kept raw while the clock runs and made into Spans afterwards.
+# (path, start, end) as the clock at work tells them, in nanoseconds or as the places of its events: kept raw while it
+# runs and made into Spans afterwards.
 _Mark = tuple[str, int, int]
 _Frame = tuple[list[_Mark], str, Callable[[], int]]
 _current: ContextVar[_Frame | None] = ContextVar("stopwav_stage", default=None)
@@ -72,16 +73,28 @@ def collect_marks(now_ns: Callable[[], int] = perf_counter_ns) -> Iterator[list[
 
 @contextmanager
 def overhear_marks(now_ns: Callable[[], int] = perf_counter_ns) -> Iterator[list[_Mark]]:
-    """A list that fills like that of `collect_marks`, while whoever measures around it gets the same marks too."""
+    """A list of the stages' marks, there when the context ends; whoever measures around it gets them by its clock."""
     frame = _current.get()
-    marks: list[_Mark] = []
-    try:
+    if frame is None:
         with collect_marks(now_ns) as marks:
             yield marks
+        return
+    outer, prefix, outer_now_ns = frame
+    ticks: list[tuple[int, int]] = []
+
+    def tick() -> int:
+        ticks.append((now_ns(), outer_now_ns()))
+        return len(ticks) - 1
+
+    marks = []
+    try:
+        with collect_marks(tick) as marks:
+            yield marks
     finally:
-        if frame is not None:
-            outer, prefix, _ = frame
-            outer.extend((f"{prefix}/{path}" if prefix else path, start, end) for path, start, end in marks)
+        outer.extend(
+            (f"{prefix}/{path}" if prefix else path, ticks[start][1], ticks[end][1]) for path, start, end in marks
+        )
+        marks[:] = [(path, ticks[start][0], ticks[end][0]) for path, start, end in marks]
 
 
 def open_stage() -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import quantiles
 from time import perf_counter_ns
 
 from stopwav.errors import Caution
+from stopwav.stats.percentiles import minimum_count, nearest_rank
 
 # Where others share a processor, its slow spells last from tenths of a second to seconds.
 DURATION_S = 2.0
 # A millisecond or so of counting: a thousand times what reading the clock takes.
 COUNT = 50_000
-# A core that is one's own stays within a few per cent; one that shares its execution units with a stranger does not.
-UNSTEADY = 1.2
+# Ten times the smallest change that a verdict is about by default; shared cores were seen to differ by 1.5 to 2 times.
+UNSTEADY = 1.1
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Steadiness:
     p90_s: float
 
     def __str__(self) -> str:
-        return f"{1e3 * self.p10_s:.2f} to {1e3 * self.p90_s:.2f} ms, P10 to P90 of {self.values} times on one core"
+        return f"{1e3 * self.p10_s:.2f} to {1e3 * self.p90_s:.2f} ms, P10 to P90 of {self.values} times in one thread"
 
     def cautions(self) -> list[Caution]:
         """One where the slow tenth takes much longer than the fast one."""
         if self.p90_s <= UNSTEADY * self.p10_s:
             return []
         message = (
-            f"the same work took up to {self.p90_s / self.p10_s:.1f} times as long within seconds: the processor is "
-            "shared, or changes its speed; take more rounds, and compare only inside one run"
+            f"in its slow tenth the same work took {self.p90_s / self.p10_s:.2f} times as long as in its fast one: the "
+            "processor is shared, or changes its speed; take more rounds, and compare only inside one run"
         )
         return [Caution("unsteady-core", message)]
 
@@ -49,9 +49,8 @@ def steadiness(work: Callable[[], object] = _count, now_ns: Callable[[], int] = 
     """The steadiness of a core, from some seconds of work on it."""
     values_s: list[float] = []
     begin_ns = at_ns = now_ns()
-    while len(values_s) < 2 or at_ns - begin_ns < DURATION_S * 1e9:
+    while len(values_s) < minimum_count(0.9) or at_ns - begin_ns < DURATION_S * 1e9:
         work()
         last_ns, at_ns = at_ns, now_ns()
         values_s.append((at_ns - last_ns) / 1e9)
-    tenths = quantiles(values_s, n=10, method="inclusive")
-    return Steadiness(len(values_s), tenths[0], tenths[4], tenths[8])
+    return Steadiness(len(values_s), *(nearest_rank(values_s, p) for p in (0.1, 0.5, 0.9)))
