@@ -190,15 +190,13 @@ def test_engines_lists_what_is_installed() -> None:
     assert "pocketsphinx" in printed
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_demo_measures_both_recognisers_within_three_minutes(tmp_path: Path) -> None:
     pytest.importorskip("moonshine_voice")
-    start_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    start_s = time.monotonic()
     done = in_its_own_process("demo", "--save", tmp_path)
-    took_s, after = time.monotonic() - start_s, resource.getrusage(resource.RUSAGE_CHILDREN)
-    worked_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    # On a machine that does nothing else. Elsewhere it waits for its turn, and the work that it does is counted.
-    assert min(took_s, worked_s) < 180
+    assert time.monotonic() - start_s < 180
     assert done.returncode == 0, done.stdout + done.stderr
     for engine in ("pocketsphinx", "moonshine"):
         # Whether it keeps up is the machine's to say.

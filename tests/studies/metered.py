@@ -1,11 +1,11 @@
-"""A machine whose GPU draws 200 W throughout, for tests of energy: here, and in the processes of a study."""
+"""A machine whose GPU draws 200 W throughout, and one without a meter: here, and in the processes of a study."""
 
 import time
 
 import pytest
 
 from stopwav.measure import energy_series, power_log
-from stopwav.measure.meters import Counter, Meter, Meters
+from stopwav.measure.meters import Counter, Meter, Meters, NoMeter
 from stopwav.studies import compare_passes, compare_runner
 
 
@@ -21,7 +21,20 @@ def meter_steadily(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(power_log, "LONGEST_GAP_S", 600.0)
 
 
+def meter_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Let this process find no meter, and take windows that do not take a test's patience."""
+    patch.setattr(compare_runner, "find_meters", lambda: Meters((), (NoMeter("none here", "RAPL"),), ()))
+    for name in ("EXTERNAL_WINDOW_S", "MIN_WINDOW_S", "IDLE_S"):
+        patch.setattr(energy_series, name, 0.05)
+
+
 def metered_runner(engine: str, device: str) -> compare_runner.EngineRunner:
     """What a study asks in a process of an engine; the GPU is there too."""
     meter_steadily(pytest.MonkeyPatch())
+    return compare_runner.EngineRunner(engine, device)
+
+
+def unmetered_runner(engine: str, device: str) -> compare_runner.EngineRunner:
+    """What a study asks in a process of an engine; there is no meter."""
+    meter_nothing(pytest.MonkeyPatch())
     return compare_runner.EngineRunner(engine, device)

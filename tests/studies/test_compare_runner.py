@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from compare_runs import FAST
-from metered import meter_steadily
+from metered import meter_nothing, meter_steadily
 
 from stopwav import StopwavError
-from stopwav.measure import energy_series
-from stopwav.measure.meters import Meters, NoMeter
 from stopwav.record import Header, Piece, Record
 from stopwav.studies import compare_runner
 from stopwav.studies.compare import CompareSpec
@@ -20,11 +18,8 @@ from stopwav.studies.compare_pieces import grains_of, meter_log_of, windows_span
 
 @pytest.fixture
 def unmetered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without a meter, and windows that do not take a test's patience."""
-    none = Meters((), (NoMeter("none here", "RAPL"),), ())
-    monkeypatch.setattr(compare_runner, "find_meters", lambda: none)
-    for name in ("EXTERNAL_WINDOW_S", "MIN_WINDOW_S", "IDLE_S"):
-        monkeypatch.setattr(energy_series, name, 0.05)
+    """A machine without a meter."""
+    meter_nothing(monkeypatch)
 
 
 @pytest.mark.usefixtures("unmetered")

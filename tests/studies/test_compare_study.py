@@ -9,11 +9,13 @@ import pytest
 from command_line import command
 from compare_runs import FAST, run, torch_engine
 from killed_runs import kill_and_resume
+from metered import unmetered_runner
 
 import stopwav
 from stopwav import StopwavError
 from stopwav.record import Record, Result
 from stopwav.speech.corpus import bundled_corpus
+from stopwav.studies import compare_passes
 from stopwav.studies.compare import CompareSpec, drawn, share
 
 SLOW, QUICK = "fake,batch_ms=10,second_ms=40", "fake,batch_ms=5,second_ms=20"
@@ -211,8 +213,9 @@ def test_what_cannot_be_measured_is_said_before_anything_is(
 
 
 def test_a_meter_log_in_no_folder_is_refused_and_one_that_never_came_is_the_reason_for_no_energy(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(compare_passes, "EngineRunner", unmetered_runner)
     with pytest.raises(StopwavError, match="there is no folder"):
         run(["fake"], tmp_path, meter_csv=tmp_path / "nowhere" / "meter.csv")
     record = run(["fake"], tmp_path, meter_csv=tmp_path / "meter.csv", energy_time_s=0.1, rounds=1)
