@@ -10,7 +10,7 @@ demo: .venv/ready
 # Two at a time, of one thread each: more would wait for each other. What times something runs alone, afterwards.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 lint: .venv/tested
 	$(BIN)/ruff check .
