@@ -3,12 +3,12 @@
     python benchmarks/grid_wav2vec2.py [--device cuda] [--dtypes float32,float16] [--tiny] [--rounds 1]
                                        [--durations 1,2,5,8,32] [--batch-sizes 1,4,8] [--save stopwav-runs]
 
-Prints a Markdown table for each precision; a grid that was stopped is gone on with. CTC does the same work for whatever
-is said, so random weights do not matter. The plain loop is what one writes by hand: one fresh process that loads the
-model once and, for each cell, warms up for a second and takes the median of seconds of calls. There it takes turns with
-stopwav's own sampler on the same call: `sampler / loop`, the median over the turns of two such processes, is the
-instrument's error. `grid / loop` holds what one process differs from another by as well, and so does `loop / loop`, the
-same loop in the second process.
+Prints a Markdown table for each precision. A grid that was stopped is gone on with, and its time is then that of what
+was left. CTC does the same work for whatever is said, so random weights do not matter. The plain loop is what one
+writes by hand: one fresh process that loads the model once and, for each cell, warms up for a second and takes the
+median of seconds of calls. There it takes turns with stopwav's own sampler on the same call: `sampler / loop`, the
+median over the turns of two such processes, is the instrument's error. `grid / loop` holds what one process differs
+from another by as well, and so does `loop / loop`, the same loop in the second process.
 """
 
 from __future__ import annotations

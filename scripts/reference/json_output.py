@@ -129,7 +129,7 @@ was written.
 
 `doctor`: `{"stopwav", "machine": {…}, "steadiness": {"values", "p10_s", "p50_s", "p90_s"}, "sensors": [{"name",
 "available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is what the header of a [run file](run-file.md)
-holds, `steadiness` how long the same piece of work took on one core during 2 s.
+holds, `steadiness` how long the same piece of work took in one thread, again and again for 2 s.
 """
 
 
