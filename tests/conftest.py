@@ -1,5 +1,6 @@
 """What several tests share: tiny corpora made of noise, and where the real speech lies."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,13 @@ LIBRISPEECH = Path(__file__).parent.parent.parent / "shared" / "data" / "librisp
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first."""
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Let PyTorch draw the same numbers in every run of a test: its own seed is another in each process."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")
