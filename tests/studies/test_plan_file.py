@@ -149,6 +149,8 @@ LATENCY = "studies:\n  - latency:\n      engines: [fake]\n      "
         (f"{LATENCY}time-limit: 5\n      time_limit: 6", "plan.yaml:5:7: 'time_limit' is the same as the key at plan"),
         (f"{LATENCY}seed: 1\n      seed: 2", "plan.yaml:5:7: key 'seed' appears a second time; the first is at pl"),
         ("studies: [{latency: {engines: [fake, 3]}}]", "plan.yaml:1:38: engines should be a valid string, not 3"),
+        ("studies: [{loss: {batch-size: [2, 0]}}]", "plan.yaml:1:31: batch-size [2, 0]: each must be 1 or more"),
+        ("studies: [{loss: {batch-size: 2, max-frames: 9}}]", "plan.yaml:1:12: --max-frames and --batch-size: give"),
         ("studies: [{latency: {engines: []}}]", "plan.yaml:1:31: engines"),
         ("studies: [{latency: {corpus: bundled}}]", "plan.yaml:1:12: latency needs 'engines', which is not there"),
         ("studies:\n  - latency:", "plan.yaml:2:5: latency needs 'engines'"),

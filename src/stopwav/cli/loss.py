@@ -32,7 +32,9 @@ def loss(
         str | None, typer.Option(help="For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
     ] = None,
     subsampling: Annotated[int, typer.Option(help="For a corpus as --shapes: how much shorter the encoder is.")] = 4,
-    batch_size: Annotated[str, typer.Option(help="Utterances a batch; several with commas are compared.")] = "30",
+    batch_size: Annotated[
+        str | None, typer.Option(help="Utterances a batch, by default 30; several with commas are compared.")
+    ] = None,
     max_frames: Annotated[
         int | None, typer.Option(help="Frames of a batch before padding, in place of --batch-size.")
     ] = None,
@@ -90,7 +92,7 @@ def loss(
             shapes=shapes,
             tokenizer=tokenizer,
             subsampling=subsampling,
-            batch_size=options.read_numbers("--batch-size", batch_size, int, "10,30"),
+            batch_size=None if batch_size is None else options.read_numbers("--batch-size", batch_size, int, "10,30"),
             max_frames=max_frames,
             sort=_COLUMNS if columns else sort,
             buckets=buckets,

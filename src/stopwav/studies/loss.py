@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from stopwav.engines.toolkit import check_torch_device
 from stopwav.errors import StopwavError
@@ -43,8 +43,8 @@ class LossSpec(BaseModel, extra="forbid"):
     tokenizer: str | None = None
     subsampling: int = Field(default=4, gt=0)
     # One, or several that are compared; kept in rising order, each once.
-    batch_size: list[int] = Field(default=[BATCH_SIZE], min_length=1)
-    # Frames of a batch before padding, in place of its size.
+    batch_size: list[int] | None = Field(default=None, min_length=1)
+    # Frames of a batch before padding, in place of its size; without either it has the published size.
     max_frames: int | None = Field(default=None, gt=0)
     sort: Literal["pairs", "columns-independently", False] = False
     buckets: int | None = Field(default=None, gt=0)
@@ -71,7 +71,9 @@ class LossSpec(BaseModel, extra="forbid"):
 
     @field_validator("batch_size", "vocab")
     @classmethod
-    def _rising(cls, values: list[int], field: ValidationInfo) -> list[int]:
+    def _rising(cls, values: list[int] | None, field: ValidationInfo) -> list[int] | None:
+        if values is None:
+            return None
         # A vocabulary is a blank and one more symbol at the least.
         least = 2 if field.field_name == "vocab" else 1
         if min(values) < least:
@@ -84,6 +86,14 @@ class LossSpec(BaseModel, extra="forbid"):
         # In a file it may stand as the flag does.
         return "pairs" if value is True else value
 
+    @model_validator(mode="after")
+    def _one_batching(self) -> LossSpec:
+        if self.max_frames is not None and self.batch_size is not None:
+            raise ValueError("--max-frames and --batch-size: give one of them, not both")
+        if self.max_frames is None and self.batch_size is None:
+            self.batch_size = [BATCH_SIZE]
+        return self
+
 
 def loss(
     losses: Sequence[str] = (),
@@ -91,7 +101,7 @@ def loss(
     shapes: Path | str = "librispeech",
     tokenizer: str | None = None,
     subsampling: int = 4,
-    batch_size: int | Sequence[int] = BATCH_SIZE,
+    batch_size: int | Sequence[int] | None = None,
     max_frames: int | None = None,
     sort: str | bool = False,
     buckets: int | None = None,
@@ -116,9 +126,10 @@ def loss(
     """The record of a loss run: every loss checked against the oracle, then timed on the same batches in turn.
 
     Without names, all that are installed and run on the device take part, but for the oracle. Of several batch sizes
-    and vocabularies each pair is measured. `sort` is `pairs`, or `columns-independently` for an old mistake. `plan`
-    says how a batch is measured in a round. With `profile`, each loss that went well is profiled once more afterwards,
-    in a pass that feeds no number; its traces are written beside the run file.
+    and vocabularies each pair is measured; without `batch_size` or `max_frames` a batch has 30 utterances. `sort` is
+    `pairs`, or `columns-independently` for an old mistake. `plan` says how a batch is measured in a round. With
+    `profile`, each loss that went well is profiled once more afterwards, in a pass that feeds no number; its traces are
+    written beside the run file.
     """
     from stopwav.losses.registry import installed_losses
 

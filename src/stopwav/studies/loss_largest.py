@@ -11,7 +11,7 @@ from stopwav.record import Piece, Record
 from stopwav.speech.batches import Batch
 from stopwav.speech.shapes import Shapes
 from stopwav.studies.grid_frontier import FREE_SHARE, Frontier, next_batch
-from stopwav.studies.loss import LossSpec, batch_seed, place_of, plan_of
+from stopwav.studies.loss import BATCH_SIZE, LossSpec, batch_seed, place_of, plan_of
 from stopwav.studies.loss_setting import shapes_of
 from stopwav.studies.loss_step import StepPlace, StepRunner
 
@@ -19,7 +19,7 @@ from stopwav.studies.loss_step import StepPlace, StepRunner
 def find_largest(spec: LossSpec, record: Record, loss: str) -> None:
     """Probe batches until the largest that goes through one step is known; each probe is recorded at once."""
     shapes = shapes_of(spec)
-    first = min(spec.batch_size[0], len(shapes))
+    first = min((spec.batch_size or [BATCH_SIZE])[0], len(shapes))
     for vocab in spec.vocab:
         place = _limited(place_of(spec, loss, vocab))
         while (size := next_batch(largest_of(record, loss, vocab), first)) is not None and size <= len(shapes):

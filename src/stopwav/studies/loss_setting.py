@@ -56,7 +56,7 @@ class Fed:
 
 def settings_of(spec: LossSpec) -> list[Setting]:
     """Every setting of a run."""
-    sizes: Sequence[int | None] = [None] if spec.max_frames is not None else spec.batch_size
+    sizes: Sequence[int | None] = spec.batch_size or [None]
     return [Setting(size, vocab) for size in sizes for vocab in spec.vocab]
 
 

@@ -182,7 +182,10 @@ def _listed(node: Node, schema: Mapping[str, Any]) -> Node:
 
 def _wrong(error: ValidationError, study: Study, entry: Node, nodes: Mapping[str, Node]) -> str:
     first = error.errors(include_url=False)[0]
-    name, *path = first["loc"] or ("",)
+    message = " ".join(first["msg"].removeprefix("Value error, ").replace("Input should", "should").split())
+    if not first["loc"]:  # settings that do not go together; the message names them
+        return f"{entry.key_where or entry.where}: {message}"
+    name, *path = first["loc"]
     key = flag_of(str(name))
     if first["type"] == "missing":
         return f"{entry.key_where or entry.where}: {study.name} needs {key!r}, which is not there"
@@ -190,7 +193,8 @@ def _wrong(error: ValidationError, study: Study, entry: Node, nodes: Mapping[str
     for part in path:
         if isinstance(part, int) and isinstance(node.value, list) and part < len(node.value):
             node = node.value[part]
-    message = " ".join(first["msg"].replace("Input should", "should").split())
+    if first["type"] == "value_error":  # of the house, about the value as a whole
+        return f"{node.where}: {key} {shown(node.plain())}: {message}"
     hint = "; put it in quotes" if first["type"] == "string_type" and not isinstance(node.value, list | dict) else ""
     return f"{node.where}: {key} {message}, not {kind(node)}{hint}"
 

@@ -26,7 +26,7 @@ def checked(model: type[Spec], /, **fields: Any) -> Spec:
         return model(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        message = first["msg"].removeprefix("Value error, ")
+        message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
         if not first["loc"]:  # settings that do not go together; the message names them
             raise StopwavError(message) from error
         # Of a list, what is wrong is the item, which is the input.
