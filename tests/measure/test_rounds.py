@@ -3,8 +3,9 @@
 import math
 import os
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -222,3 +223,54 @@ def test_a_plan_that_cannot_be_followed_is_refused(wrong: dict[str, Any], told: 
 
 def test_a_plan_may_do_without_warm_up_and_limits() -> None:
     Plan(warmup_s=0, min_values_s=0, seed=-1, memory_limit_bytes=None, energy=True)
+
+
+async def asynchronous() -> None: ...
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+class NameOnly:
+    name = "nameless"
+
+    def setup(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("thing", "told"),
+    [
+        (asynchronous, "asynchronous: calling it runs nothing; wrap it in asyncio.run"),
+        (generator, "a generator: calling it runs nothing"),
+        (NameOnly(), "no `params`"),
+        (3, "3 is not a function"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_runs(thing: Any, told: str) -> None:
+    with pytest.raises(stopwav.StopwavError, match=told):
+        stopwav.measure(thing, SHORT)
+    with pytest.raises(stopwav.StopwavError, match=told):
+        stopwav.race(lambda: None, thing, SHORT)
+
+
+def test_what_cannot_be_sent_to_a_process_is_said() -> None:
+    lock = threading.Lock()
+    with pytest.raises(stopwav.StopwavError, match=r"cannot pickle '_thread.lock' object; make such things in it"):
+        stopwav.measure(lambda: lock.acquire(), SHORT)
+
+
+def test_a_race_whose_one_side_fails_asks_for_no_more_rounds() -> None:
+    found = stopwav.race(lambda: 1 / 0, lambda: None, SHORT).verdict
+    assert (found.kind, found.more_rounds) == ("undecided", None)
+    assert "ZeroDivisionError" in found.note
+
+
+def test_a_threshold_below_zero_is_refused_before_anything_runs() -> None:
+    with pytest.raises(stopwav.StopwavError, match="threshold=-1"):
+        stopwav.race(lambda: None, lambda: None, SHORT, threshold=-1)
+
+
+def test_a_measurement_of_no_round_says_so() -> None:
+    found = stopwav.measure(lambda: None, SHORT, only=[])
+    assert (found.status, found.time.value, found.time.note) == ("skipped", None, "no round was taken")

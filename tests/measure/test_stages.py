@@ -126,3 +126,81 @@ def test_marks_that_are_overheard_are_told_to_each_by_its_own_clock() -> None:
         call()
     assert middle == inner == [("features", 0, 1_000_000_000)]
     assert outer == [("all/features", 1, 2), ("all/features", 3, 4), ("all", 0, 5)]
+
+
+def test_a_stage_may_be_kept_and_entered_again_also_inside_itself() -> None:
+    clock = FakeClock()
+    layer = stopwav.stage("layer")
+
+    def call() -> None:
+        for depth in (1, 2):
+            with layer:
+                clock.advance(1)
+                if depth == 2:
+                    with layer:
+                        clock.advance(1)
+        with stopwav.stage("after"):
+            clock.advance(1)
+
+    assert clock.time(call).stages == {"layer": 3, "layer/layer": 1, "after": 1}
+
+
+def test_a_stage_that_is_kept_belongs_to_the_thread_that_is_timed() -> None:
+    clock = WallClock()
+    layer, inside, over = stopwav.stage("layer"), threading.Event(), threading.Event()
+
+    def elsewhere() -> None:
+        with layer:
+            inside.set()
+            over.wait()
+
+    def call() -> None:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        inside.wait()
+        with layer:
+            pass
+        over.set()
+        thread.join()
+
+    assert [span.path for span in clock.time(call).spans] == ["layer"]
+
+
+def test_a_stage_may_have_a_number_for_a_name() -> None:
+    def call() -> None:
+        with stopwav.stage(3), stopwav.stage(4):  # type: ignore[arg-type]
+            pass
+
+    assert set(WallClock().time(call).stages) == {"3", "3/4"}
+
+
+def test_a_clock_that_fails_does_not_hide_the_users_error() -> None:
+    told = iter([1])
+
+    with pytest.raises(KeyError, match="mine"), collect_marks(lambda: next(told)), stopwav.stage("broken"):
+        raise KeyError("mine")
+    with pytest.raises(StopIteration), collect_marks(lambda: next(iter([]))), stopwav.stage("broken"):
+        pass
+
+
+def test_torch_compile_makes_one_graph_of_what_holds_a_stage() -> None:
+    torch = pytest.importorskip("torch")
+    graphs = []
+
+    def keep(graph: object, inputs: object) -> object:
+        graphs.append(graph)
+        return graph.forward  # type: ignore[attr-defined]
+
+    def marked(x: object) -> object:
+        with stopwav.stage("product"):
+            x = x @ x  # type: ignore[operator]
+        return x + 1
+
+    compiled = torch.compile(marked, backend=keep, fullgraph=True)
+    x = torch.ones(2, 2)
+    compiled(x)
+    assert len(graphs) == 1
+    # Also while somebody measures: what is timed is the graph.
+    timing = WallClock().time(lambda: compiled(x))
+    assert timing.stages == {}
+    assert timing.result.tolist() == [[3, 3], [3, 3]]

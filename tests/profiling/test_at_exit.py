@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -117,3 +118,68 @@ def test_a_block_of_known_size_comes_back_within_two_percent() -> None:
         [pytest.approx(256 * MIB, rel=0.02), True],
         [pytest.approx(384 * MIB, rel=0.02), True],
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    done = run(
+        WORK
+        + """
+import os, signal, threading
+from stopwav.profiling import calls, peaks, profile
+held, over = threading.Event(), threading.Event()
+def hold():
+    with calls._registry.lock, peaks.HOST._lock, profile._lock:
+        held.set()
+        over.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    decode()
+    with stopwav.profile("block", report=False) as found:
+        pass
+    os._exit(found.calls)
+over.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("extra", ["", "import stopwav\nwith stopwav.profile('block'): pass\n"])
+def test_ctrl_c_ends_a_script_as_it_does_without_a_table(extra: str) -> None:
+    done = run(extra + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)", status=-signal.SIGINT)
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt") is not bool(extra)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "left"),
+    [
+        ("io.TextIOWrapper(io.FileIO(2, 'w'), encoding='ascii')", "stopwav profile_steps"),
+        ("io.TextIOWrapper(gone, encoding='utf-8')", ""),
+        ("closed", ""),
+        ("None", ""),
+    ],
+)
+def test_a_table_that_cannot_be_written_ends_no_program(stderr: str, left: str) -> None:
+    done = run(
+        f"""
+        import io, os, sys, stopwav
+        reader, writer = os.pipe()
+        os.close(reader)
+        gone, closed = io.FileIO(writer, "w"), io.StringIO()
+        closed.close()
+        sys.stderr = {stderr}
+        with stopwav.profile_steps(wait=0, warmup=0, active=1) as steps:
+            steps.step()
+        print("went on")
+        sys.stdout.flush()
+        os._exit(0)
+        """
+    )
+    assert done.stdout == "went on\n"
+    assert left in done.stderr

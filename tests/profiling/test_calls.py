@@ -285,6 +285,7 @@ def test_memory_of_short_calls_is_read_a_hundred_times_and_said_so() -> None:
     assert host is not None
     assert host.calls == 100
     assert "memory was read in 100 of 150 calls" in str(seen(nothing))
+    assert " ≥ " in str(seen(nothing))  # a call that was not read may have needed more
 
 
 def test_without_memory_none_is_read() -> None:
@@ -311,3 +312,23 @@ def test_inside_a_round_of_stopwavs_own_the_marks_of_memory_are_left_alone() -> 
         pytest.skip("the peak mark cannot be reset on this machine")
     assert taken.memory.over_baseline_bytes == pytest.approx(256 * 2**20, rel=0.02)
     assert seen(small).calls == 0  # this process did not call it
+
+
+def test_a_device_that_is_lost_does_not_hide_the_users_error() -> None:
+    class LostClock(WallClock):
+        lost = False
+
+        def now_ns(self) -> int:
+            if LostClock.lost:
+                raise RuntimeError("CUDA error: device-side assert triggered")
+            return super().now_ns()
+
+    @stopwav.profile(report=False, clock=LostClock(), memory=False)
+    def fails() -> None:
+        with stopwav.stage("broken"):
+            LostClock.lost = True
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fails()
+    assert 0 <= seen(fails).failed_s < 60

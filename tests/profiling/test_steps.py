@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,18 +99,36 @@ def test_a_step_that_is_left_or_breaks_is_not_one() -> None:
     assert set(steps.profile.stages) == {"data"}
 
 
-@given(
-    st.integers(0, 3), st.integers(0, 3), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.integers(0, 40)
+SCHEDULES = st.fixed_dictionaries(
+    {
+        "wait": st.integers(0, 3),
+        "warmup": st.integers(1, 3),  # torch warns of 0
+        "active": st.integers(1, 4),
+        "repeat": st.integers(0, 3),
+        "skip_first": st.integers(0, 3),
+        "skip_first_wait": st.integers(0, 1),
+    }
 )
+
+
+@given(SCHEDULES, st.integers(0, 40))
 @settings(max_examples=200, deadline=None)
-def test_phases_are_those_of_torch(wait: int, warmup: int, active: int, repeat: int, skip: int, index: int) -> None:
+def test_phases_are_those_of_torch(fields: dict[str, int], index: int) -> None:
     profiler = pytest.importorskip("torch.profiler")
-    if warmup == 0:
-        warmup = 1  # torch warns
-    theirs = profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip)(index).name
-    place = stopwav.Schedule(wait=wait, warmup=warmup, active=active, repeat=repeat, skip_first=skip).place(index)
+    if "skip_first_wait" not in inspect.signature(profiler.schedule).parameters:  # an older torch
+        fields = {name: value for name, value in fields.items() if name != "skip_first_wait"}
+    theirs = profiler.schedule(**fields)(index).name
+    place = stopwav.Schedule(**fields).place(index)
     phase = {"NONE": ("skip", "wait", "done"), "WARMUP": ("warmup",)}.get(theirs, ("active",))
     assert place.phase in phase
+
+
+@given(SCHEDULES)
+def test_a_schedule_knows_its_first_active_step_and_its_length(fields: dict[str, int]) -> None:
+    schedule = stopwav.Schedule(**{**fields, "repeat": 2})
+    phases = [schedule.place(index).phase for index in range(50)]
+    assert phases.index("active") == schedule.first_active
+    assert phases.index("done") == schedule.steps_of(2)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +196,27 @@ def test_a_loop_that_ends_too_early_says_how_many_traces_are_missing(tmp_path: P
     assert steps.traces == ()
     assert list(tmp_path.iterdir()) == []
     assert "0 of 1 traces: the loop ended after 5 steps; measuring and then tracing take 6" in str(steps)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    schedule = stopwav.Schedule(wait=np.int64(0), warmup=np.int32(1), active=np.uint8(2))
+    assert [schedule.place(index).phase for index in range(4)] == ["warmup", "active", "active", "warmup"]
+
+
+def test_a_step_too_many_is_said() -> None:
+    with stopwav.profile_steps(wait=0, warmup=0, active=9, report=False) as steps:
+        for _ in steps.over(range(2)):
+            pass
+        for _ in steps.over(range(2)):
+            with pytest.raises(StopwavError, match="which ends each step; leave it out"):
+                steps.step()
+            break
+        steps.step()  # after the loop it may end a step again
+    assert steps.index == 3
+
+
+def test_a_loop_that_ended_too_early_says_which_step_would_have_been_the_first() -> None:
+    with stopwav.profile_steps(wait=2, warmup=1, active=3, report=False) as steps:
+        for _ in range(2):
+            steps.step()
+    assert "no active step: the loop ended after 2, and the first active one is step 3" in str(steps)

@@ -1,8 +1,10 @@
 """Tables for the terminal, and seconds as text."""
 
+import io
+
 import pytest
 
-from stopwav.report.sheet import Sheet, format_seconds, sheet_text
+from stopwav.report.sheet import Sheet, format_seconds, print_sheet, sheet_text
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,15 @@ def test_names_and_notes_from_outside_cannot_rewrite_the_terminal() -> None:
     text = sheet_text(Sheet((section,), ("a note \x1b]0;title\x07",)))
     assert "\x1b" not in text
     assert "[red]name" in text
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 100, 140, 300])
+def test_a_narrow_terminal_loses_no_number(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    numbers = tuple(f"{number}.{number} GB" for number in range(10, 22))
+    print_sheet(Sheet((("", ("stopwav profile", *["peak memory"] * 12), [("a_function", *numbers)]),)))
+    (row,) = [line for line in written.getvalue().splitlines() if "a_function" in line]
+    assert all(number in row for number in numbers)

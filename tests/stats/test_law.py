@@ -86,3 +86,13 @@ def test_intervals_and_evidence_have_their_nominal_level() -> None:
     assert bent / times == pytest.approx(0.05, abs=0.025)
     # The interval covers both laws, so it may be wider than it needs to be, never narrower.
     assert inside / times >= 0.93
+
+
+@pytest.mark.parametrize("square", [-0.00012, 0.0])
+def test_a_law_that_falls_below_zero_predicts_nothing_there(square: float) -> None:
+    start = 0.02 if square else -0.0049
+    law = fit_law(DURATIONS, [start + 0.005 * d + square * d**2 for d in DURATIONS])
+    at = 100 if square else 0.5
+    assert law.predict(at).value is None
+    assert "falls below zero there; measure it" in law.predict(at).note
+    assert law.predict(16).value == pytest.approx(start + 0.08 + 256 * square)

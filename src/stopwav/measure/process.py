@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 import cloudpickle
 
-from stopwav.errors import Status
+from stopwav.errors import Status, StopwavError
 from stopwav.measure.worker import speaks_of_memory
 
 # Enough of what a dying process wrote to tell why; a native stack dump can be megabytes.
@@ -99,7 +100,7 @@ class FreshProcess:
         if self._pipe is None:
             return Outcome("crashed", message="the process has ended already")
         try:
-            self._pipe.send_bytes(cloudpickle.dumps(request))
+            self._pipe.send_bytes(_packed(request))
             if not self._pipe.poll(time_limit_s):
                 self._end()
                 return self._failed("timeout", f"no answer within {time_limit_s:g} s; killed")
@@ -138,6 +139,15 @@ class FreshProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+
+def _packed(request: tuple[object, ...]) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(request))
+    except (pickle.PicklingError, TypeError) as error:
+        raise StopwavError(
+            f"a fresh process cannot be sent what it is to run: {error}; make such things in it, or in a `setup`"
+        ) from error
 
 
 def _oom_kill_count() -> int:

@@ -64,8 +64,10 @@ class Measurement:
 
     @property
     def status(self) -> Status:
-        """`ok` where at least one round went well, otherwise how the first one ended."""
-        return "ok" if self.good else self.rounds[0].status
+        """`ok` where at least one round went well, otherwise how the first one ended; `skipped` where there is none."""
+        if self.good:
+            return "ok"
+        return self.rounds[0].status if self.rounds else "skipped"
 
     @property
     def time(self) -> Estimate:
@@ -73,7 +75,7 @@ class Measurement:
         from stopwav.stats import Estimate, summarise_rounds
 
         if not self.good:
-            return Estimate(None, unit="s", note=self.rounds[0].message)
+            return Estimate(None, unit="s", note=self.rounds[0].message if self.rounds else "no round was taken")
         return summarise_rounds([one.samples.values_s for one in self.good if one.samples], unit="s")
 
     @property
@@ -125,7 +127,11 @@ class Race:
         """The paired verdict over the rounds that went well on both sides."""
         from stopwav.stats import paired_verdict
 
-        return paired_verdict(*self.pairs, threshold=self.threshold)
+        found = paired_verdict(*self.pairs, threshold=self.threshold)
+        for side in (self.a, self.b):
+            if not side.good:  # more rounds would end as these did
+                return replace(found, more_rounds=None, note=f"{side.name}: {side.time.note}")
+        return found
 
 
 def measure(
@@ -175,6 +181,8 @@ def race(
     """
     if only is None and plan.rounds < 2:
         raise StopwavError(f"race: plan.rounds={plan.rounds}; no verdict can be had from one round a side, use 10")
+    if not threshold >= 0:
+        raise StopwavError(f"race: threshold={threshold!r}; give the share that matters, such as 0.01, or 0")
     first, second = take_turns([a, b], plan, devices=[device] * 2, only=only, had=had, on_round=on_round)
     return Race(first, second, threshold)
 

@@ -45,17 +45,17 @@ def profile_notes(one: Profile) -> Iterator[str]:
 def _rows(one: Profile, on_device: bool) -> Iterator[tuple[str, ...]]:
     """The line of a profile, and one for each of its stages with its share of the total."""
     times = (one.total_s, one.mean_s, one.median.value, one.p95.value)
-    device = (format_seconds(one.device_s), *_memory(one.allocated)) if on_device else ()
-    yield (one.name, str(one.calls), *map(format_seconds, times), "", *_memory(one.host), *device)
+    device = (format_seconds(one.device_s), *_memory(one.allocated, one.calls)) if on_device else ()
+    yield (one.name, str(one.calls), *map(format_seconds, times), "", *_memory(one.host, one.calls), *device)
     for path, stage in sorted(one.stages.items(), key=lambda item: item[0].split("/")):
         share = f"{stage.total_s / one.total_s:.0%}" if one.total_s else DASH
         spent = (format_seconds(stage.total_s), format_seconds(stage.mean_s))
         yield (f"  {path}", str(stage.calls), *spent, "", "", share)
 
 
-def _memory(peak: PeakTotal | None) -> tuple[str, str]:
-    """The highest peak and the most that one call added, as lower bounds where they are."""
+def _memory(peak: PeakTotal | None, calls: int) -> tuple[str, str]:
+    """The highest peak and the most that one of the calls added, as lower bounds where they are."""
     if peak is None:
         return DASH, DASH
-    bound = "" if peak.exact else "≥ "
+    bound = "" if peak.exact and peak.calls >= calls else "≥ "
     return f"{bound}{format_bytes(peak.peak_bytes)}", f"{bound}{format_bytes(peak.over_baseline_bytes)}"

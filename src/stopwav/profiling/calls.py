@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import inspect
 import os
-import threading
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -16,13 +17,23 @@ from typing import Any, TypeVar, overload
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
-from stopwav.profiling.passage import clock_in_use, in_worker, watched
+from stopwav.profiling.fork_lock import ForkLock
+from stopwav.profiling.passage import check_clock, clock_in_use, in_worker, watched
 from stopwav.profiling.profile import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+@dataclass(eq=False, slots=True)
+class _Inside:
+    """A passage that code is inside of, while it is open: contexts are copied, and may outlive it."""
+
+    profile: Profile
+    open: bool = True
+
+
 # What is being watched in this context, outermost first: a function inside itself is counted, not timed twice.
-_inside: ContextVar[tuple[Profile, ...]] = ContextVar("stopwav_profile", default=())
+_inside: ContextVar[tuple[_Inside, ...]] = ContextVar("stopwav_profile", default=())
 
 
 @dataclass(frozen=True)
@@ -38,17 +49,18 @@ class _Registry:
     """All profiles of this process, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = ForkLock()
         self.profiles: dict[str, Profile] = {}
+        self.numbers: Counter[str] = Counter()
         self.blocks: dict[tuple[str, Watching], Profile] = {}
         self.reported: list[Profile] = []
 
     def add(self, name: str, how: Watching) -> Profile:
         """A new profile of that name, with a number behind it where the name is taken."""
-        free, number = name, 1
+        free = name
         while free in self.profiles:
-            number += 1
-            free = f"{name} ({number})"
+            self.numbers[name] += 1
+            free = f"{name} ({self.numbers[name] + 1})"
         found = self.profiles[free] = Profile(free)
         if how.report:
             if not self.reported:
@@ -116,6 +128,7 @@ def profile(thing: Any = None, /, *, memory: bool = True, report: bool = True, c
     memory alone; `clock=WallClock()` never synchronises a device. Functions, methods and `async def` functions can be
     watched; generator functions cannot.
     """
+    check_clock(clock)
     how = Watching(memory, report, clock)
     if thing is None or isinstance(thing, str):
         return Block(thing, how)
@@ -133,7 +146,7 @@ def _watch_function(function: F, name: str | None, how: Watching) -> F:
     with _registry.lock:
         found = _registry.add(name or _name_of(function), how)
     called: Any
-    if inspect.iscoroutinefunction(function):
+    if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004
 
         @wraps(function)
         async def called(*args: Any, **kwargs: Any) -> Any:
@@ -172,17 +185,23 @@ def _name_of(function: Callable[..., object]) -> str:
 
 @contextmanager
 def _passage(found: Profile, how: Watching) -> Iterator[None]:
-    inside = _inside.get()
-    if found in inside:
+    inside = _open_here()
+    if any(one.profile is found for one in inside):
         found.add_inner_call()
         yield
         return
-    token = _inside.set((*inside, found))
+    this = _Inside(found)
+    _inside.set((*inside, this))
     try:
         with watched(found.add, how.clock or clock_in_use(), how.memory and found.reads_memory):
             yield
     finally:
-        _inside.reset(token)
+        this.open = False
+        _inside.set(_open_here())
+
+
+def _open_here() -> tuple[_Inside, ...]:
+    return tuple(one for one in _inside.get() if one.open)
 
 
 def _report(process: int) -> None:
@@ -196,3 +215,8 @@ def _report(process: int) -> None:
         from stopwav.report.sheet import print_sheet
 
         print_sheet(call_sheet(ran))
+        if getattr(sys, "last_type", None) is KeyboardInterrupt:
+            # CPython ends a program by SIGINT, for its shell to see, unless other code was run since as these imports
+            # do: that it ended by Ctrl-C has to be said again.
+            with suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")

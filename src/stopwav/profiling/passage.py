@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock, CudaClock, WallClock
 from stopwav.measure.stages import overhear_marks, spans_of, stage_totals
 from stopwav.profiling.peaks import HOST, Peak, allocator_peaks
@@ -26,6 +28,12 @@ class Passage:
     host: Peak | None
     allocated: Peak | None
     failed: bool
+
+
+def check_clock(clock: object) -> None:
+    """Raise where a clock that the user gave is none."""
+    if clock is not None and (isinstance(clock, type) or not hasattr(clock, "now_ns")):
+        raise StopwavError(f"clock={clock!r} is no clock; give one such as stopwav.measure.clock.WallClock()")
 
 
 def clock_in_use() -> Clock:
@@ -71,9 +79,14 @@ def watched(record: Callable[[Passage], None], clock: Clock, memory: bool) -> It
                 yield
                 failed = False
             finally:
-                ended = _event(cuda)
-                end_ns = clock.now_ns()
-                device_s = begun.elapsed_time(ended) / 1e3 if cuda else None
+                try:
+                    ended = _event(cuda)
+                    end_ns = clock.now_ns()
+                    device_s = begun.elapsed_time(ended) / 1e3 if cuda else None
+                except RuntimeError:
+                    if not failed:
+                        raise
+                    end_ns = time.perf_counter_ns()  # a device that was lost tells no time; the error goes on
     finally:
         peak = HOST.end(host) if host else None
         allocator_peak = allocator.end(allocated) if allocator and allocated else None

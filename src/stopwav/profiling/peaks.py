@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
 from stopwav.measure.memory import PROC, host_resident_bytes, lifetime_peak_bytes, reset_mark, status_bytes
+from stopwav.profiling.fork_lock import ForkLock
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Peaks:
 
     def __init__(self, mark: Mark) -> None:
         self._mark = mark
-        self._lock = threading.RLock()  # the garbage collector may call watched code in the middle of this
+        self._lock = ForkLock()
         self._open: list[_Open] = []
 
     def begin(self) -> _Open:

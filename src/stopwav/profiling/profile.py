@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stopwav.profiling.fork_lock import ForkLock
 from stopwav.profiling.passage import Passage
 from stopwav.profiling.peaks import Peak
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MEMORY_CALLS = 100
 # After them only code that takes so long that reading adds a few percent at the most.
 MEMORY_FROM_S = 0.010
+
+# One for all profiles, so that they can be copied and sent to another process; it is held for a microsecond.
+_lock = ForkLock()
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,11 @@ class Profile:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # Reentrant: the garbage collector may call watched code in the middle of counting.
-        self._lock = threading.RLock()
         self.reset()
 
     def reset(self) -> None:
         """Forget everything."""
-        with self._lock:
+        with _lock:
             self._walls_s = array("d")
             self._devices_s = array("d")
             self._stages: dict[str, array[float]] = {}
@@ -69,10 +70,6 @@ class Profile:
             self.failed_s = 0.0
             self.inner_calls = 0
 
-    def __reduce__(self) -> tuple[type[Profile], tuple[str]]:
-        # A profiled function that is sent to another process begins anew there: a lock cannot travel.
-        return Profile, (self.name,)
-
     def __str__(self) -> str:
         from stopwav.profiling.call_sheet import call_sheet
         from stopwav.report.sheet import sheet_text
@@ -81,7 +78,7 @@ class Profile:
 
     def add(self, passage: Passage) -> None:
         """Count one passage."""
-        with self._lock:
+        with _lock:
             if passage.failed:
                 self.errors += 1
                 self.failed_s += passage.wall_s
@@ -97,7 +94,7 @@ class Profile:
 
     def add_inner_call(self) -> None:
         """Count one call of the function inside itself."""
-        with self._lock:
+        with _lock:
             self.inner_calls += 1
 
     @property
@@ -113,7 +110,7 @@ class Profile:
     @property
     def walls_s(self) -> tuple[float, ...]:
         """The wall seconds of each call, in the order in which they ended."""
-        with self._lock:
+        with _lock:
             return tuple(self._walls_s)
 
     @property
@@ -139,13 +136,13 @@ class Profile:
     @property
     def device_s(self) -> float | None:
         """The device's seconds over all calls that were timed on one, None where none was."""
-        with self._lock:
+        with _lock:
             return sum(self._devices_s) if self._devices_s else None
 
     @property
     def stages(self) -> dict[str, StageTotal]:
         """What each stage took, by its path."""
-        with self._lock:
+        with _lock:
             return {path: StageTotal(len(values), sum(values)) for path, values in self._stages.items()}
 
     @property

@@ -24,6 +24,9 @@ def step_sheet(steps: Steps) -> Sheet:
 
 def _limit_notes(steps: Steps) -> list[str]:
     chart = steps.chart
+    if not steps.active:
+        first = steps.schedule.first_active
+        return [f"{DASH}  no active step: the loop ended after {steps.index}, and the first active one is step {first}"]
     if chart.limit is None:
         return [f"{DASH}  upper control limit: {chart.note}"]
     limit, mean, spread = map(format_seconds, (chart.limit, chart.mean, chart.moving_range))
@@ -45,7 +48,7 @@ def _trace_notes(steps: Steps) -> list[str]:
         return []
     notes = [f"   trace: {path}" for path in steps.traces]
     if len(steps.traces) < steps.traces_planned:
-        needed = steps.schedule.skip_first + 2 * steps.schedule.repeat * steps.schedule.cycle_steps
+        needed = steps.schedule.steps_of(2 * steps.schedule.repeat)
         notes.append(
             f"!  {len(steps.traces)} of {steps.traces_planned} traces: the loop ended after {steps.index} steps; "
             f"measuring and then tracing take {needed}"

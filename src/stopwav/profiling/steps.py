@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
-from stopwav.measure.stages import open_stage, stage
-from stopwav.profiling.passage import Passage, clock_in_use, watched
+from stopwav.measure.stages import open_stage, stage, under_way
+from stopwav.profiling.passage import Passage, check_clock, clock_in_use, watched
 from stopwav.profiling.profile import Profile
 from stopwav.profiling.schedule import Phase, Schedule
 from stopwav.profiling.tracer import Tracer
@@ -53,7 +53,10 @@ class Steps:
         self._clock = clock
         self._tracer = tracer
         self._entered = False
+        self._by_over = False
         self._measuring = False
+        # What is under way where a measured step began: it ends in the same place.
+        self._place: object = None
         self._stack: ExitStack | None = None
         self._passage: Passage | None = None
 
@@ -135,9 +138,16 @@ class Steps:
             raise StopwavError(
                 "profile_steps: step() outside the `with` block; call it inside, at the end of each step"
             )
+        if self._by_over:
+            raise StopwavError("profile_steps: step() in a loop over steps.over(…), which ends each step; leave it out")
         # While a step is measured, the stages open here are those of the step itself.
         if self._measuring and (path := open_stage()):
             raise StopwavError(f"profile_steps: step() inside stage {path!r}; end the stage before the step")
+        if self._measuring and under_way() is not self._place:
+            raise StopwavError(
+                "profile_steps: step() inside a watched function or block, or in another thread or task than the step "
+                "began in; call it in the loop itself"
+            )
         place = self.schedule.place(self.index, self._cycles)
         self._stack.close()
         if self._passage is not None:
@@ -152,13 +162,18 @@ class Steps:
         """The batches, with a step ended after each; getting a batch is the stage `data` of its step."""
         iterator = iter(batches)
         nothing = object()
-        while True:
-            with stage("data"):
-                batch = next(iterator, nothing)
-            if batch is nothing:
-                return
-            yield batch  # type: ignore[misc]
-            self.step()
+        try:
+            while True:
+                with stage("data"):
+                    batch = next(iterator, nothing)
+                if batch is nothing:
+                    return
+                self._by_over = True
+                yield batch  # type: ignore[misc]
+                self._by_over = False
+                self.step()
+        finally:
+            self._by_over = False
 
     @property
     def _cycles(self) -> int:
@@ -181,6 +196,7 @@ class Steps:
         elif place.phase == "active":
             self._measuring = True
             self._stack.enter_context(watched(self._keep, self._clock or clock_in_use(), self._memory))
+            self._place = under_way()
 
     def _keep(self, passage: Passage) -> None:
         self._passage = passage
@@ -194,6 +210,7 @@ def profile_steps(
     active: int | None = None,
     repeat: int | None = None,
     skip_first: int | None = None,
+    skip_first_wait: int | None = None,
     trace: str | Path | None = None,
     memory: bool = True,
     report: bool = True,
@@ -206,7 +223,15 @@ def profile_steps(
     each is exported to that folder, and none of them feeds a number. When the block ends a table goes to standard
     error, unless `report` is off.
     """
-    given = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat, "skip_first": skip_first}
+    check_clock(clock)
+    given = {
+        "wait": wait,
+        "warmup": warmup,
+        "active": active,
+        "repeat": repeat,
+        "skip_first": skip_first,
+        "skip_first_wait": skip_first_wait,
+    }
     fields = {name: value for name, value in given.items() if value is not None}
     if schedule is not None and fields:
         raise StopwavError(f"profile_steps: give a schedule or its fields, not both (got {', '.join(fields)} as well)")

@@ -64,10 +64,14 @@ def _events(text: TextIO) -> Iterator[Event]:
         try:
             if position < len(buffer):
                 event, position = decoder.raw_decode(buffer, position)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
+            if not isinstance(error, json.JSONDecodeError | RecursionError):  # a number of thousands of digits
+                raise BrokenTrace(f"corrupt: {error}") from error
             if len(buffer) - position > LONGEST_EVENT_CHARS:
                 raise BrokenTrace("corrupt: an event that does not end") from error
         if event is not None:
+            if bare and "ph" not in event:
+                raise BrokenTrace("no trace: a list of something else")
             yield event
             continue
         more = text.read(CHUNK_CHARS)
@@ -98,5 +102,5 @@ def _check_end(rest: str, text: TextIO, bare: bool) -> None:
     rest += text.read()
     try:
         json.loads(f"[]{rest}" if bare else f'{{"traceEvents": []{rest}')
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenTrace("torn or corrupt: it does not end properly after the list of events") from error

@@ -219,7 +219,7 @@ def _evidence(p_value: Estimate) -> str:
 def _held_out(law: Result) -> str:
     error, time = law.metrics["held_out_error"], law.metrics["held_out_time"]
     if error.value is None or time.value is None:
-        return ""
+        return f"; held-out cell: {plain(time.note)}"
     cells: Any = law.params["cells"]
     unit = "" if law.params["axis"] == "batch size" else "s"
     at, measured_s = cells[-1]

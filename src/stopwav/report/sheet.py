@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +19,8 @@ from stopwav.report.plain import plain
 
 # A file or a pipe has no width: wide enough for every column of ours beside a long name.
 FILE_WIDTH = 140
+# A longer name is folded on a terminal that is too narrow for the table; its lines are then broken by the terminal.
+LEAST_NAME_WIDTH = 20
 
 
 Section = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # a title, headings, rows whose first item is a name
@@ -30,9 +35,22 @@ class Sheet:
 
 
 def print_sheet(sheet: Sheet) -> None:
-    """Print the sheet to standard error: standard output belongs to the user's own program."""
-    console = Console(stderr=True)
-    _draw(sheet, console if console.is_terminal else Console(stderr=True, width=FILE_WIDTH))
+    """Print the sheet to standard error: standard output belongs to the user's own program.
+
+    Nor is that program to end over a table: what standard error cannot take is replaced or left out.
+    """
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):
+        return
+    terminal = Console(stderr=True)
+    console = Console(
+        stderr=True, width=max(terminal.width, _least_width(sheet)) if terminal.is_terminal else FILE_WIDTH
+    )
+    with console.capture() as drawn:
+        _draw(sheet, console)
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    with suppress(OSError):  # such as a pipe whose reader has gone
+        sys.stderr.write(drawn.get().encode(encoding, "replace").decode(encoding))
+        sys.stderr.flush()
 
 
 def sheet_text(sheet: Sheet) -> str:
@@ -52,6 +70,15 @@ def format_seconds(seconds: float | None) -> str:
             break
     value = seconds * scale
     return f"{format_number(value, sum(abs(value) < limit for limit in (9.995, 99.95)))} {unit}"
+
+
+def _least_width(sheet: Sheet) -> int:
+    """The columns below which numbers or names would be cut off."""
+    widths = [0]
+    for _, headings, rows in sheet.sections:
+        name, *numbers = (max(map(cell_len, column)) for column in zip(headings, *rows, strict=True))
+        widths.append(min(name, LEAST_NAME_WIDTH) + sum(numbers) + 2 * len(numbers))
+    return max(widths)
 
 
 def _draw(sheet: Sheet, console: Console) -> None:

@@ -67,10 +67,15 @@ class Law:
         return len(self.chosen.coefficients) == 3
 
     def predict(self, x: float, unit: str = "s") -> Estimate:
-        """What the law predicts at x; its interval covers the quadratic law too, where that cannot be excluded."""
+        """What the law predicts at x; its interval covers the quadratic law too, where that cannot be excluded.
+
+        Where it falls to zero and below it predicts nothing.
+        """
         value, low, high = self.chosen.predict(x)
         outside = "" if self.low_x <= x <= self.high_x else f", beyond what was measured ({self._range})"
         note = f"prediction{outside}"
+        if value <= 0:
+            return Estimate(None, unit=unit, note=f"no {note}: the law falls below zero there; measure it")
         if low is None or high is None:
             return Estimate(value, unit=unit, note=f"{note}; no interval: as many coefficients as cells")
         if self.quadratic is not None and not self.is_quadratic:

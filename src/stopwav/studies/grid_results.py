@@ -170,11 +170,13 @@ def _run_doubts(record: Record, spec: GridSpec, measured: Mapping[Cell, Measurem
 
 
 def _beside_speech(record: Record, measured: Mapping[Cell, Measurement]) -> str:
-    """By how much noise differs from speech, where a run of the same cells on speech lies in the same folder."""
+    """By how much noise differs from speech, where a run of the same cells, machine and packages is in the folder."""
     own = {**record.header.spec, "audio": "", "predict_s": None, "frontier": False}
     for other in runs_in(record.path.parent, "grid"):
         theirs = {**other.header.spec, "audio": "", "predict_s": None, "frontier": False}
         if other.header.spec["audio"] == NOISE or theirs != own or not other.complete:
+            continue
+        if any(other.header.machine.get(key) != record.header.machine.get(key) for key in ("fingerprint", "packages")):
             continue
         speech = dict(measurements(other))
         ratios = [
