@@ -160,3 +160,47 @@ def test_a_lone_surrogate_from_an_engine_survives(tmp_path: Path) -> None:
         record.append(piece(1, text="\ud800 broken"))
     assert json.loads(path.read_text().splitlines()[1])["data"]["text"] == "\ud800 broken"
     assert Record.read(path).pieces[0].data["text"] == "\ud800 broken"
+
+
+@pytest.mark.parametrize("folder", ["a-file", "a-file/below", "x" * 300])
+def test_a_folder_that_cannot_be_used_is_an_error_in_one_line(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "a-file").write_text("kept")
+    with pytest.raises(StopwavError, match=r"no run can be written there .*name another folder with --save"):
+        Record.create(tmp_path / folder / "run.jsonl", header())
+    assert (tmp_path / "a-file").read_text() == "kept"
+
+
+def test_a_disk_that_is_full_loses_nothing_that_was_measured(tmp_path: Path) -> None:
+    script = """
+import resource, sys
+from pathlib import Path
+from stopwav.errors import StopwavError
+from stopwav.record import Header, Piece, Record, now
+path = Path(sys.argv[1])
+with Record.create(path, Header(stopwav="0.0", study="latency", started=now(), spec={})) as record:
+    record.append(Piece(key=["stream", 0], status="ok", data={}))
+    size = path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, size + 10))
+    try:
+        record.append(Piece(key=["stream", 1], status="ok", data={}))
+    except StopwavError as error:
+        print(error)
+"""
+    path = tmp_path / "run.jsonl"
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    assert "what was measured before is kept: make room, then go on with --resume" in done.stdout
+    with Record.resume(path) as record:
+        assert [one.key for one in record.pieces] == [["stream", 0]]
+        record.append(piece(1))
+    assert Record.read(path).found == 2
+
+
+def test_a_line_nested_without_end_is_an_error_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write(path)
+    path.write_text(path.read_text() + "[" * 100_000 + "\n")
+    with pytest.raises(StopwavError, match="not a piece of a run"):
+        Record.read(path)
+    path.write_text("[" * 100_000 + "\n")
+    with pytest.raises(StopwavError, match="not a stopwav run file"):
+        Record.read(path)

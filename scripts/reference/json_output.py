@@ -88,6 +88,7 @@ WARNINGS = (
     ("`compiled`", "a compiled model, whose modules cannot be told apart"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
     ("`rounds-failed`", "a cell of which some rounds did not end well"),
+    ("`engine-changed`", "a grid of which some rounds are of another version of the engine"),
     ("`noise`", "an engine whose work depends on what is said was fed with noise"),
     ("`device`", "an engine that ran on another device than the one whose clock timed it"),
     ("`corpus`", "a part of the corpus that could not be used"),

@@ -98,12 +98,16 @@ class Record:
     @classmethod
     def create(cls, path: Path, header: Header) -> Record:
         """A new run, open for appending. The file must not exist yet."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         record = cls(path, header, [], complete=False)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             record._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
-        except FileExistsError:
-            raise StopwavError(f"{path}: exists already; name another place with --save, or add --resume") from None
+        except OSError as error:
+            if os.path.exists(path):
+                raise StopwavError(f"{path}: exists already; name another place with --save, or add --resume") from None
+            raise StopwavError(
+                f"{path}: no run can be written there ({error.strerror}); name another folder with --save"
+            ) from error
         record._lock()
         record._write(header.model_dump())
         return record
@@ -117,7 +121,10 @@ class Record:
     @classmethod
     def resume(cls, path: Path) -> Record:
         """The run in a file, open for appending; a torn last line is cut off first."""
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        except OSError as error:
+            raise StopwavError(f"{path}: cannot be gone on with ({error.strerror}); let it be written to") from error
         try:
             _lock(descriptor, path)
             header, pieces, complete, length = _parse(path)
@@ -166,9 +173,15 @@ class Record:
             raise StopwavError(f"{self.path}: this run was opened for reading")
         # ASCII only: a lone surrogate in an engine's output is escaped, not an encoding error.
         data = (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
-        while data:
-            data = data[os.write(self._descriptor, data) :]
-        os.fsync(self._descriptor)
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise StopwavError(
+                f"{self.path}: cannot be written ({error.strerror}); what was measured before is kept: "
+                "make room, then go on with --resume"
+            ) from error
 
 
 def now() -> str:
@@ -180,12 +193,12 @@ def new_path(folder: Path, study: str) -> Path:
     """A path for a new run in a folder, named by study and time, that no file has yet."""
     stem = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     candidates = (folder / f"{stem}{suffix}.jsonl" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
-    return next(path for path in candidates if not path.exists())
+    return next(path for path in candidates if not os.path.exists(path))
 
 
 def runs_in(folder: Path, study: str) -> Iterator[Record]:
     """The readable runs of a study in a folder, newest first; a file that is not a run is passed over."""
-    for path in sorted(folder.glob(f"{study}-*.jsonl"), key=lambda p: p.stat().st_mtime, reverse=True):
+    for path in paths_in(folder, study):
         try:
             record = Record.read(path)
         except StopwavError:
@@ -193,6 +206,20 @@ def runs_in(folder: Path, study: str) -> Iterator[Record]:
         # A file may have been copied under another name.
         if record.header.study == study:
             yield record
+
+
+def paths_in(folder: Path, study: str) -> list[Path]:
+    """The files in a folder that are named as runs of the study are, newest first."""
+    return sorted(folder.glob(f"{study}-*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def read_header(path: Path) -> Header:
+    """The header of a run, of which the rest may be broken."""
+    try:
+        with path.open("rb") as file:
+            return _parse_header(path, file.readline())
+    except OSError as error:
+        raise StopwavError(f"{path}: cannot be read as a run file: {error.strerror}") from error
 
 
 def _lock(descriptor: int, path: Path) -> None:
@@ -223,7 +250,7 @@ def _parse(path: Path) -> tuple[Header, list[Piece], bool, int]:
                 complete = True
             else:
                 pieces.append(Piece.model_validate(fields))
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             reason = re.sub(r"\s+", " ", str(error))[:120]
             raise StopwavError(f"{path}:{number}: not a piece of a run ({reason}); remove that line") from error
     return header, pieces, complete, sound
@@ -233,7 +260,7 @@ def _parse_header(path: Path, line: bytes) -> Header:
     try:
         # Not pydantic's own reader: it refuses the lone surrogates of a file name that is no UTF-8.
         header = Header.model_validate(json.loads(line))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StopwavError(f"{path}: not a stopwav run file (its first line is no header)") from error
     if header.format > FORMAT:
         raise StopwavError(f"{path}: written by stopwav {header.stopwav} (format {header.format}); upgrade stopwav")

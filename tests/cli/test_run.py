@@ -1,7 +1,11 @@
 """`stopwav run` and `stopwav init` as a user meets them."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
 from pathlib import Path
 
@@ -164,3 +168,30 @@ def test_check_sees_a_device_that_the_engine_cannot_be_put_on(tmp_path: Path) ->
     done = stopwav(tmp_path, "run", "--check", "plan.yaml")
     assert done.code == 2
     assert "PROBLEM: plan.yaml:2:20: engine 'pocketsphinx,device=cuda'" in done.stdout
+
+
+def test_init_writes_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.yaml", tmp_path / "link.yaml"
+    target.write_text("before")
+    link.symlink_to(target)
+    assert stopwav(tmp_path, "init", "grid", link, "--force").code == 0
+    assert link.is_symlink()
+    assert "grid:" in target.read_text()
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_text)
+        assert stopwav(tmp_path, "init", "grid", pipe, "--force").code == 0
+        assert "grid:" in read.result(60)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_the_signs_still_gets_the_table(encoding: str, tmp_path: Path) -> None:
+    path = str(Path(sys.executable).with_name("stopwav"))
+    command = [path, "grid", "fake", "--durations", "0.1", "--batch-sizes", "1", "--quick", "--no-html"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert b"Times faster than real time" in done.stdout
+    assert b"interval within one process" in b" ".join(done.stdout.split())

@@ -38,6 +38,10 @@ class Patient:
     def run_out(self) -> None:
         raise MemoryError
 
+    def run_out_natively(self) -> None:
+        os.write(2, b"exception: std::bad_alloc\n")
+        raise ValueError("unknown error")
+
     def die(self, number: int) -> None:
         print("last words", file=sys.stderr, flush=True)
         os.kill(os.getpid(), number)
@@ -102,6 +106,9 @@ def test_an_exception_is_one_line_with_its_place_and_the_process_lives_on(patien
 
 def test_running_out_of_memory_is_told_from_other_errors(patient: FreshProcess) -> None:
     assert ask(patient, "run_out").status == "oom"
+    assert ask(patient, "run_out").message.startswith("MemoryError (test_process.py:")
+    assert ask(patient, "fail").status == "error"
+    assert ask(patient, "run_out_natively").status == "oom"
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
@@ -169,3 +176,9 @@ def test_a_worker_does_not_outlive_a_parent_killed_by_force(tmp_path: Path) -> N
     parent.kill()
     parent.wait()
     wait_for_the_end(worker)
+
+
+def test_a_limit_of_years_is_no_error() -> None:
+    with FreshProcess(Patient) as patient:
+        assert patient.start(1e9).ok
+        assert patient.call("who", time_limit_s=1e300).ok

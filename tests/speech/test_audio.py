@@ -223,3 +223,13 @@ def test_files_written_through_a_pipe_do_not_know_their_length(tmp_path: Path) -
         (tmp_path / f"x.{suffix}").write_bytes(subprocess.run(command, check=True, capture_output=True).stdout)
     assert load(tmp_path / "x.wav", RATE_HZ).duration_s == pytest.approx(1.0)
     assert "does not say how long it is" in refusal(tmp_path / "x.flac")  # libsndfile loses the end of these
+
+
+def test_a_name_that_is_no_utf8_is_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "b\udcff.wav"
+    soundfile.write(tmp_path / "good.wav", np.zeros(160, np.float32), 16_000)
+    (tmp_path / "good.wav").rename(path)
+    assert len(load(path, 16_000).samples) == 160
+    path.write_bytes(b"no audio")
+    with pytest.raises(StopwavError, match="is not readable as audio"):
+        load(path, 16_000)

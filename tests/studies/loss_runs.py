@@ -6,6 +6,7 @@ from typing import Any
 
 import stopwav
 from stopwav import Plan, Round
+from stopwav.measure.machine import describe
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record, Result
@@ -95,7 +96,7 @@ def made_up(
         started="2026-01-01T00:00:00Z",
         spec=full.model_dump(),
         corpus=corpus_of(full),
-        machine={"cpu": "made up", "fingerprint": "f" * 12},
+        machine=describe().as_dict(),
     )
     with Record.create(folder / "loss-0.jsonl", header) as record:
         for name, check in checks.items():

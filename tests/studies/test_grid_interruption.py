@@ -1,11 +1,13 @@
 """A grid that is killed at any moment and resumed holds each piece exactly once."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
-from grid_runs import good_round, made_up, run
+from grid_runs import FAST, good_round, made_up, run
 from killed_runs import kill_and_resume
 
 import stopwav
@@ -77,3 +79,39 @@ def test_an_unfinished_grid_says_so(tmp_path: Path) -> None:
     record = made_up(tmp_path, lambda cell, index: 1.0, durations=[1], batch_sizes=[1], complete=False)
     (cell, *_) = stopwav.results(record)
     assert "incomplete" in [warning.code for warning in cell.warnings]
+
+
+def test_a_run_with_a_broken_line_is_named_and_not_begun_anew(tmp_path: Path) -> None:
+    path = begun(tmp_path, good_round(0, Cell(1, 1), 1.0))
+    path.write_text(path.read_text() + "{torn}\n")
+    with pytest.raises(stopwav.StopwavError, match=r"grid-begun.jsonl:3: not a piece of a run .*remove that line"):
+        stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
+    assert list(tmp_path.glob("*.jsonl")) == [path]
+
+
+@pytest.mark.parametrize(("key", "other"), [("cpu", "another"), ("threads", {"OMP_NUM_THREADS": "64"})])
+def test_a_run_of_another_machine_is_not_gone_on_with(key: str, other: object, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"durations": [1], "batch_sizes": [1], "rounds": 2, "plan": FAST, "save": tmp_path}
+    record = stopwav.grid("fake", **options)
+    header, *pieces = record.path.read_text().splitlines()
+    changed = json.loads(header)
+    changed["machine"][key] = other
+    begun_there = "".join(f"{line}\n" for line in (json.dumps(changed), pieces[0]))
+    record.path.write_text(begun_there)
+    with pytest.raises(stopwav.StopwavError, match=f"begun with another {key} than is here now"):
+        stopwav.grid("fake", resume=True, **options)
+    assert record.path.read_text() == begun_there
+    # As it was, it is gone on with.
+    record.path.write_text(f"{header}\n{pieces[0]}\n")
+    assert stopwav.grid("fake", resume=True, **options).path == record.path
+
+
+def test_an_engine_that_changed_between_rounds_is_a_warning(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"durations": [1], "batch_sizes": [1], "rounds": 2, "plan": FAST, "save": tmp_path}
+    record = stopwav.grid("fake", **options)
+    lines = record.path.read_text().splitlines(keepends=True)
+    facts = json.loads(lines[2])
+    facts["data"]["engine"]["version"] = "later"
+    record.path.write_text("".join([*lines[:2], json.dumps(facts), "\n", *lines[3:]]))
+    told = {one.code: one.message for one in stopwav.results(Record.read(record.path))[0].warnings}
+    assert "'later'" in told["engine-changed"]

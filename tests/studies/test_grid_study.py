@@ -203,6 +203,7 @@ def test_an_engine_without_batches_says_so(tmp_path: Path) -> None:
         ({"memory_limit_gb": math.inf}, "--memory-limit inf: "),
         ({"time_limit_s": math.inf}, "--time-limit inf: "),
         ({"predict_s": math.nan}, "--predict nan: "),
+        ({"predict_s": 60, "durations": [1]}, "--predict 60: a law takes two --durations or more"),
         ({"seed": -1}, "--seed -1: "),
     ],
 )
@@ -236,6 +237,20 @@ def test_an_engine_that_knows_devices_is_told_which(device: str | None, tmp_path
 def test_a_batch_must_be_answered_in_full(tmp_path: Path) -> None:
     (cell,) = by_place(run(engine_file(tmp_path, "B = 1"), tmp_path, durations=[1], batch_sizes=[2])).values()
     assert "1 texts for a batch of 2" in cell.warnings[0].message
+
+
+@pytest.mark.parametrize("answer", ["None", "[1]", "'text'", "{'a': 1}"])
+def test_an_answer_that_is_no_list_of_texts_is_an_error(answer: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(
+        "from stopwav import EngineInfo\n"
+        "class Odd:\n    info = EngineInfo(name='odd', version='1')\n"
+        f"    def transcribe(self, batch): return {answer}\n"
+    )
+    (cell,) = by_place(run(f"{path}:Odd", tmp_path, durations=[1], batch_sizes=[1])).values()
+    assert cell.status == "error"
+    assert "returned" in cell.warnings[0].message
+    assert "it returns a list of texts" in cell.warnings[0].message
 
 
 def test_the_run_file_is_as_described(tmp_path: Path) -> None:

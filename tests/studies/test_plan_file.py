@@ -246,7 +246,7 @@ def test_aliases_are_data_and_kept_bounded() -> None:
         (b"save: a\nwords: caf\xe9\n", ":2: not UTF-8 (byte 0xe9); save it as UTF-8"),
         (b"save: a\nwords: x\x07\n", ":2: character 0x07 is not allowed in YAML"),
         (b"studies: [\n", ":2:1: "),
-        (b"a: 1\n---\nb: 2\n", ":2:1: but found another document"),
+        (b"a: 1\n---\nb: 2\n", ":2:1: a second document begins (`---`); write each into"),
         (b"save: .inf\n", ":1:7: '.inf' is not a number that can be used"),
         (b'save: "\\ud800"\n', ":1:7: '\\ud800' is half a character"),
         (b"1: x\n", ":1:1: a key must be text"),

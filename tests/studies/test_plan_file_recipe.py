@@ -97,17 +97,18 @@ DIMENSIONS = f"{MODEL}profiling_dimensions:\n  "
         (f"{DIMENSIONS}batch_size: [1]", "profile.yaml:5:3: unknown key 'batch_size' of profiling_dimensions; did you"),
         (f"{MODEL}  tpye: x", "profile.yaml:4:3: unknown key 'tpye' of pretrained_model; did you mean 'type'?"),
         (f"{MODEL}profiling_dimension: {{}}", "profile.yaml:4:1: unknown key 'profiling_dimension' of a profiling"),
-        (f"{DIMENSIONS}batch_sizes: [1, two]", "profile.yaml:5:20: should be a whole number greater than 0, not 'two'"),
-        (f"{DIMENSIONS}batch_sizes: [1.5]", "profile.yaml:5:17: should be a whole number greater than 0, not 1.5"),
+        (f"{DIMENSIONS}batch_sizes: [1, two]", "profile.yaml:5:20: batch_sizes should be a whole number"),
+        (f"{DIMENSIONS}batch_sizes: [1.5]", "profile.yaml:5:17: batch_sizes should be a whole number greater than 0"),
         (f"{DIMENSIONS}batch_sizes: []", "profile.yaml:5:16: batch_sizes is empty"),
-        (f"{DIMENSIONS}audio_mockup_secs: [0]", "profile.yaml:5:23: should be a number of seconds greater than 0"),
+        (f"{DIMENSIONS}audio_mockup_secs: [0]", "profile.yaml:5:23: audio_mockup_secs should be a number of seconds"),
         (f"{DIMENSIONS}audio_mockup_secs: 5", "profile.yaml:5:22: audio_mockup_secs must be a list"),
         (f"{DIMENSIONS}triangle_only: maybe", "profile.yaml:5:18: should be True or False, not 'maybe'"),
         (f"{DIMENSIONS}example_audio: gone.wav", "profile.yaml:5:18: example_audio: there is no file"),
         (f"{DIMENSIONS}example_audio: !ref <gone>", "profile.yaml:5:18: !ref <gone>: there is no 'gone' in the file"),
         ("pretrained_model: {source: x}", "profile.yaml:1:1: pretrained_model needs 'type'"),
         ("pretrained_model: {source: 'a,b', type: x}", "profile.yaml:1:19: 'a,b' has a comma"),
-        ("studies: []", "profile.yaml: no 'pretrained_model', so not a profiling recipe"),
+        ("studies: []", "profile.yaml: no 'pretrained_model', so not a profiling recipe of SpeechBrain; `stopwav run"),
+        ("other: []", "profile.yaml: no 'pretrained_model', so not a profiling recipe of SpeechBrain; it needs"),
         ("a: !ref <b>\nb: !ref <a>\npretrained_model: {source: !ref <a>, type: x}", "profile.yaml:"),
         ("a: !new:os.system\npretrained_model: {}", "profile.yaml:1:4: tag '!new:os.system' is refused"),
         ("pretrained_model: !apply:os.system {}", "profile.yaml:1:19: tag '!apply:os.system' is refused"),
@@ -163,3 +164,12 @@ def test_any_text_is_a_recipe_or_an_error_in_one_line(tmp_path: Path, text: str)
         except StopwavError as error:
             said = str(error)
         assert len(said.splitlines()) <= 1
+
+
+def test_audio_that_is_given_is_not_looked_for_in_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text(f"{DIMENSIONS}example_audio: gone.wav\n")
+    assert "audio" not in read_recipe(tmp_path / "profile.yaml", ["audio"])
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"studies: [grid: {{engine: {tmp_path / 'profile.yaml'}, audio: noise}}]\n")
+    (cell,) = read_plan(plan)
+    assert cell.settings.audio == "noise"

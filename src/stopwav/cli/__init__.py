@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import typer
@@ -70,6 +71,10 @@ def stopwav(
 
 def main() -> None:
     """Run the command line; an error is one line on standard error, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a locale that has no µ or × shows a question mark, and a run is printed.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except StopwavError as error:
@@ -79,3 +84,9 @@ def main() -> None:
         # The reader of our output (head, less) went away: nothing is wrong.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"stopwav: what was asked for cannot be printed or written: {error.strerror}", file=sys.stderr)
+        sys.stdout = None  # nor can what is left of it
+        sys.exit(EXIT_UNUSABLE)

@@ -95,7 +95,6 @@ def _recipe(engine: str, context: typer.Context) -> dict[str, Any]:
 
     if not is_recipe(engine):
         return {}
-    asked = read_recipe(engine)
-    flags = [name for name in asked if name != "engine"]
+    flags = [name for name in context.params if name != "engine"]
     given = [name for name in flags if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    return {name: value for name, value in asked.items() if name not in given}
+    return read_recipe(engine, given)

@@ -152,15 +152,20 @@ def write_file(path: Path, text: str, runs: Sequence[Path] = ()) -> None:
     """Write a whole file or none, and never over one of the runs it is made from."""
     if any(path.resolve() == run.resolve() for run in runs):
         raise StopwavError(f"{path}: is the run itself and would be overwritten; name another file")
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    target = path.resolve()  # a link stays one
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists() and not target.is_file():
+            beside = target  # a pipe or a device is written to, not replaced
         # A lone surrogate from an engine's output has no UTF-8.
         beside.write_text(text, encoding="utf-8", errors="replace")
-        beside.replace(path)
+        if beside != target:
+            beside.replace(target)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+        if beside != target:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
         raise StopwavError(f"{path}: cannot be written ({error.strerror}); name another place") from error
 
 

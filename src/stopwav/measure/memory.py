@@ -93,6 +93,7 @@ def limit_host_memory(limit_bytes: int) -> None:
     """
     if sys.platform != "linux":
         raise StopwavError(f"a memory limit cannot be set on {sys.platform}: only Linux enforces one; leave it out")
+    limit_bytes = min(limit_bytes, sys.maxsize)
     resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
 

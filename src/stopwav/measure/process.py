@@ -23,6 +23,8 @@ from stopwav.measure.worker import speaks_of_memory
 
 # Enough of what a dying process wrote to tell why; a native stack dump can be megabytes.
 LAST_WORDS_BYTES = 2000
+# Three weeks: a pipe takes no longer wait.
+LONGEST_WAIT_S = 2e6
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,14 @@ class FreshProcess:
             return Outcome("crashed", message="the process has ended already")
         try:
             self._pipe.send_bytes(_packed(request))
-            if not self._pipe.poll(time_limit_s):
+            if not self._pipe.poll(min(time_limit_s, LONGEST_WAIT_S)):
                 self._end()
                 return self._failed("timeout", f"no answer within {time_limit_s:g} s; killed")
             status, value = cloudpickle.loads(self._pipe.recv_bytes())
         except (EOFError, ConnectionError):
             return self._died()
+        if status == "error" and "bad_alloc" in self._last_words():
+            status = "oom"  # a native library wrote what its error does not say
         return Outcome("ok", value) if status == "ok" else self._failed(status, value)
 
     def _died(self) -> Outcome:

@@ -84,7 +84,8 @@ def describe_error(error: BaseException) -> str:
         trace = trace.tb_next
     if trace is not None:
         place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
-    return f"{type(error).__name__}: {error}{place}".replace("\n", " ")
+    told = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{told}{place}".replace("\n", " ")
 
 
 def _die_with_parent() -> None:

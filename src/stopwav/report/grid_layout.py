@@ -85,6 +85,12 @@ def by_place(layout: Layout) -> list[Result]:
     return [replace(one, name=_suffix(one).strip()) for one in asked]
 
 
+def interval_text(layout: Layout) -> str:
+    """What stands in the brackets; from fewer than three rounds it does not hold what processes differ by."""
+    notes = (one.metrics["rtf"].note.partition(":")[0] for one in layout.measured)
+    return " ".join(["95 % interval", *[note for note in notes if note.startswith("within")][:1]])
+
+
 def pace_note(layout: Layout) -> str:
     """Where the real-time line runs, in a sentence."""
     slower = [one for one in layout.measured if _pace_mark(one) == SLOWER]

@@ -11,6 +11,7 @@ from stopwav.report.grid_layout import (
     arrange,
     by_place,
     frontier_text,
+    interval_text,
     law_text,
     pace_note,
     prediction_text,
@@ -30,7 +31,8 @@ def grid_markdown(
         headings = ["", *(f"× {size}" for size in layout.batch_sizes)]
         rows = [[f"{duration_s:g} s", *cells] for duration_s, cells in zip(layout.durations, one.rows, strict=True)]
         parts.append(f"**{escape(one.title)}**\n\n{table(headings, rows)}")
-    parts.append(escape(" ".join(filter(None, (pace_note(layout), absent_note(layout))))))
+    below = (f"In brackets: {interval_text(layout)}.", pace_note(layout), absent_note(layout))
+    parts.append(escape(" ".join(filter(None, below))))
     for heading, lines in (
         ("Time of a batch over its duration d, and over its size B", [law_text(law) for law in layout.laws]),
         ("Predictions, not measurements", [prediction_text(law) for law in layout.laws]),

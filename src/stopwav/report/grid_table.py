@@ -19,6 +19,7 @@ from stopwav.report.grid_layout import (
     arrange,
     by_place,
     frontier_text,
+    interval_text,
     law_text,
     pace_note,
     prediction_text,
@@ -38,7 +39,7 @@ def print_grid(
     """Print the tables, the laws, the cautions and a sentence on each finding."""
     layout = arrange(results)
     console.print(Text(_title(layout)))
-    for table in tables(layout, intervals=_intervals_fit(layout, console.width), scientific=scientific):
+    for table in tables(layout, scientific=scientific):
         # Not as the table's own title, which would be broken to the width of a narrow one.
         console.print(Text(f"\n{table.title}", style="bold"))
         for columns in _beside(table, console.width):
@@ -63,18 +64,12 @@ def _title(layout: Layout) -> str:
     rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
     return (
         f"{plain(layout.engine, 80)} on {plain(str(params['device']))}, audio {plain(str(params['audio']), 60)}, "
-        f"{rounds}; rows: seconds of audio, columns: batch size; [95 % interval]"
+        f"{rounds}; rows: seconds of audio, columns: batch size; [{interval_text(layout)}]"
     )
 
 
 def _laws(layout: Layout, axis: str) -> list[str]:
     return [law_text(law) for law in layout.laws if law.params["axis"] == axis]
-
-
-def _intervals_fit(layout: Layout, width: int) -> bool:
-    """Whether pace fits the line with its intervals."""
-    pace = tables(layout)[0]
-    return LABEL + sum(GAP + size for size in _widths(pace)) <= width
 
 
 def _widths(table: GridTable) -> list[int]:

@@ -81,7 +81,7 @@ def load(path: Path | str, sample_rate_hz: int, start_s: float = 0.0, end_s: flo
 def _read(path: Path, start_s: float, end_s: float | None) -> tuple[NDArray[np.float32], int]:
     """The frames asked for (frames × channels) and the file's rate."""
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             if file.format.startswith("WAV"):
                 _refuse_short_wav(path)
             first, last = _frame_range(path, file, start_s, end_s)
@@ -139,7 +139,7 @@ def _count_frames(path: Path) -> tuple[int, int]:
     """How many frames of a damaged file can be read (to within a small block), and how many its header promises."""
     readable = promised = 0
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             promised = file.frames
             while block := len(file.read(1024, dtype="float32", always_2d=True)):
                 readable += block

@@ -171,6 +171,8 @@ def _is_same(spec: GridSpec, other: Header) -> bool:
 def _header(spec: GridSpec) -> Header:
     from stopwav.engines.registry import prepare
 
+    if spec.predict_s is not None and len(spec.durations) < 2:
+        raise StopwavError(f"--predict {spec.predict_s:g}: a law takes two --durations or more; there is one")
     prepare(engine_of(spec))  # an engine that cannot be had is an error before anything is measured
     return header_of("grid", spec, corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)})
 

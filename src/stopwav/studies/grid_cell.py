@@ -64,12 +64,14 @@ class CellWorkload:
 
     def setup(self) -> Callable[[], object]:
         """The call that transcribes the batch."""
-        from stopwav.engines.protocol import Engine
+        from stopwav.engines.protocol import Engine, EngineInfo
         from stopwav.engines.registry import make
 
         engine = make(self.engine)
         if not isinstance(engine, Engine):
             raise StopwavError(f"engine {self.engine!r} takes no batches (it has no transcribe()); the grid needs one")
+        if not isinstance(engine.info, EngineInfo):
+            raise StopwavError(f"engine {self.engine!r}: its info is {engine.info!r:.60}, and no EngineInfo")
         one = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
         return BatchCall(engine, [_copy(one) for _ in range(self.cell.batch_size)])
 
@@ -88,9 +90,11 @@ class BatchCall:
     def __call__(self) -> list[str]:
         """The texts of the batch."""
         texts = self._engine.transcribe(self._batch)
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+            raise StopwavError(f"the engine's transcribe() returned {texts!r:.60}; it returns a list of texts")
         if len(texts) != len(self._batch):
             raise StopwavError(f"the engine returned {len(texts)} texts for a batch of {len(self._batch)}")
-        return texts
+        return list(texts)
 
 
 def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -> Audio:

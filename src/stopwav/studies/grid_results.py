@@ -60,7 +60,8 @@ def _failures(measured: Measurement) -> Iterator[Caution]:
         return
     first = measured.rounds[0]
     words = f"; its last words: {first.last_words}" if first.last_words else ""
-    yield Caution(f"cell-{first.status}", first.message + words)
+    whole = "; --time-limit is for a whole round: first call, warm-up and values" if first.status == "timeout" else ""
+    yield Caution(f"cell-{first.status}", first.message + whole + words)
 
 
 def _metrics(cell: Cell, measured: Measurement) -> dict[str, Estimate]:
@@ -155,6 +156,10 @@ def _run_doubts(record: Record, spec: GridSpec, measured: Mapping[Cell, Measurem
     for warning in record.header.warnings:
         yield Caution(warning["code"], warning["message"])
     engine: Mapping[str, Any] = next((m.good[0].facts["engine"] for m in measured.values() if m.good), {})
+    versions = dict.fromkeys(one.facts["engine"].get("version") for m in measured.values() for one in m.good)
+    if len(versions) > 1:
+        told = f"the rounds are of versions {' and '.join(map(repr, versions))} of the engine; measure again"
+        yield Caution("engine-changed", told)
     for note in engine.get("notes", ()):
         yield Caution("engine", note)
     device = device_of(spec)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from stopwav.errors import StopwavError, suggestion
 from stopwav.studies.catalogue import STUDIES, Study, flag_of
 from stopwav.studies.matrix import Matrix, fill, read_matrix, references
+from stopwav.studies.spec import said
 from stopwav.studies.speechbrain_recipe import is_recipe, read_recipe
 from stopwav.studies.yaml_file import Node, as_node, kind, parse_yaml, read_yaml, shown
 
@@ -163,7 +164,7 @@ def _cell(study: Study, node: Node, settings: dict[str, Node]) -> Cell:
     arguments = model.model_dump(exclude_unset=True)
     if is_recipe(arguments.get("engine", "")):
         # As on the command line: what is said here wins over what the recipe says.
-        arguments = read_recipe(arguments.pop("engine")) | arguments
+        arguments = read_recipe(arguments.pop("engine"), arguments.keys()) | arguments
     return Cell(study.name, node.key_where or node.where, arguments, places)
 
 
@@ -182,7 +183,7 @@ def _listed(node: Node, schema: Mapping[str, Any]) -> Node:
 
 def _wrong(error: ValidationError, study: Study, entry: Node, nodes: Mapping[str, Node]) -> str:
     first = error.errors(include_url=False)[0]
-    message = " ".join(first["msg"].removeprefix("Value error, ").replace("Input should", "should").split())
+    message = said(first)
     if not first["loc"]:  # settings that do not go together; the message names them
         return f"{entry.key_where or entry.where}: {message}"
     name, *path = first["loc"]

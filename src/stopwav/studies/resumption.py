@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Record, new_path, runs_in
+from stopwav.record import Header, Record, new_path, paths_in, read_header
 
 # What reading a piece raises where a field is missing, or holds something else.
 UNREADABLE = (
@@ -35,17 +35,44 @@ def open_record(
 ) -> Record:
     """The record that a study measures into: with `resume` the newest run of this spec, else a new one.
 
-    A complete run is open for reading only, unless `append` is set. `same` says whether a run is of this spec, where
-    more is to be compared than the specs. `header` makes that of a new run, and raises what has to be said before
-    anything is measured.
+    A complete run is open for reading only, unless `append` is set. One that is broken, or was begun on another machine
+    or with other packages, is an error: its rounds and today's are not of one measurement. `same` says whether a run is
+    of this spec, where more is to be compared than the specs. `header` makes that of a new run, and raises what has to
+    be said before anything is measured.
     """
     if resume:
         is_same = same or (lambda other: other.spec == spec.model_dump())
-        found = next((run for run in runs_in(folder, study) if is_same(run.header)), None)
-        if found is not None:
-            return Record.resume(found.path) if append or not found.complete else found
+        path = next((path for path in paths_in(folder, study) if _is_of(path, study, is_same)), None)
+        if path is not None:
+            found = Record.read(path)
+            if found.complete and not append:
+                return found
+            _check_machine(found)
+            return Record.resume(path)
     first = header()
     return Record.create(new_path(folder, study), first)
+
+
+def _is_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:
+    try:
+        header = read_header(path)
+    except StopwavError:
+        return False
+    return header.study == study and is_same(header)
+
+
+def _check_machine(record: Record) -> None:
+    """Raise where the run was begun elsewhere, or with other software than is here now."""
+    from stopwav.measure.machine import describe
+
+    before, now = record.header.machine, describe().as_dict()
+    told = ("cpu", "fingerprint", "python", "packages", "threads")
+    changed = [key for key in told if key in before and before[key] != now[key]]
+    if changed:
+        raise StopwavError(
+            f"{record.path}: was begun with another {changed[0]} than is here now; go on with it there, or "
+            "measure again without --resume"
+        )
 
 
 def check_pieces(record: Record) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,11 +26,18 @@ def checked(model: type[Spec], /, **fields: Any) -> Spec:
         return model(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        message = first["msg"].removeprefix("Value error, ").replace("Input should", "should")
+        message = said(first)
         if not first["loc"]:  # settings that do not go together; the message names them
             raise StopwavError(message) from error
         # Of a list, what is wrong is the item, which is the input.
         raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {first['input']!r}: {message}") from error
+
+
+def said(error: Mapping[str, Any]) -> str:
+    """What pydantic found wrong with a value, in the house's words."""
+    if error["type"] == "too_short":
+        return "should have one value at least"
+    return " ".join(error["msg"].removeprefix("Value error, ").replace("Input should", "should").split())
 
 
 def header_of(study: str, spec: BaseModel, **more: Any) -> Header:

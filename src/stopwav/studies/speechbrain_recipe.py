@@ -7,7 +7,7 @@ text: `!ref <folder>/a.wav`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ def is_recipe(engine: str) -> bool:
     return engine.endswith((".yaml", ".yml"))
 
 
-def read_recipe(path: Path | str) -> dict[str, Any]:
-    """The arguments of `stopwav.grid` for a recipe file; paths in it are taken from where it lies."""
+def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]:
+    """The arguments of `stopwav.grid` for a recipe file, but for those given; paths are taken from where it lies."""
     file = Path(path)
     root = read_yaml(file, frozenset({_REF})).mapping("the file")
     named: list[str] = []
@@ -40,7 +40,8 @@ def read_recipe(path: Path | str) -> dict[str, Any]:
         name: _resolve(node, root, named).mapping(name) for name, node in root.items() if name in (_MODEL, _DIMENSIONS)
     }
     if _MODEL not in sections:
-        raise StopwavError(f"{file}: no {_MODEL!r}, so not a profiling recipe of SpeechBrain; it needs source and type")
+        hint = f"; `stopwav run {file}` runs studies" if "studies" in root else "; it needs source and type"
+        raise StopwavError(f"{file}: no {_MODEL!r}, so not a profiling recipe of SpeechBrain{hint}")
     # A key that is there to be referred to is known by that.
     _check_keys(root, (_MODEL, _DIMENSIONS, *named), "a profiling recipe")
     model, dimensions = sections[_MODEL], sections.get(_DIMENSIONS, {})
@@ -63,8 +64,9 @@ def read_recipe(path: Path | str) -> dict[str, Any]:
     }
     for key, node in dimensions.items():
         name, read = readers[key]
-        arguments[name] = read(node, file)
-    return arguments
+        if name not in given:
+            arguments[name] = read(node, file)
+    return {name: value for name, value in arguments.items() if name not in given}
 
 
 def _check_keys(entries: Mapping[str, Node], known: Mapping[str, object] | tuple[str, ...], what: str) -> None:
@@ -97,11 +99,13 @@ def _text(node: Node, key: str) -> str:
 
 
 def _positive_numbers(node: Node, file: Path) -> list[float]:
-    return [_positive(one, (int, float), "a number of seconds") for one in _several(node, "audio_mockup_secs")]
+    key = "audio_mockup_secs"
+    return [_positive(one, (int, float), f"{key} should be a number of seconds") for one in _several(node, key)]
 
 
 def _positive_counts(node: Node, file: Path) -> list[int]:
-    return [_positive(one, (int,), "a whole number") for one in _several(node, "batch_sizes")]
+    key = "batch_sizes"
+    return [_positive(one, (int,), f"{key} should be a whole number") for one in _several(node, key)]
 
 
 def _several(node: Node, key: str) -> list[Node]:
@@ -115,7 +119,7 @@ def _positive(node: Node, types: tuple[type, ...], what: str) -> Any:
     # True is an int to Python, and no number to anyone else.
     value: Any = node.value
     if isinstance(value, bool) or not isinstance(value, types) or not value > 0:  # type: ignore[operator]
-        raise StopwavError(f"{node.where}: should be {what} greater than 0, not {kind(node)}")
+        raise StopwavError(f"{node.where}: {what} greater than 0, not {kind(node)}")
     return value
 
 

@@ -115,6 +115,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, name: str) -> str:
     mark = error.problem_mark or error.context_mark
     place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
     problem = " ".join((error.problem or "not YAML").split())
+    if "another document" in problem:
+        return f"{place}: a second document begins (`---`); write each into a file of its own"
     hint = "; indent with spaces, not tabs" if "'\\t'" in problem else ""
     return f"{place}: {problem[:200]}{hint}"
 
