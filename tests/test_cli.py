@@ -3,6 +3,7 @@
 import json
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -190,13 +191,23 @@ def test_engines_lists_what_is_installed() -> None:
     assert "pocketsphinx" in printed
 
 
+def slowness() -> float:
+    """How much longer a core takes for the same work than one for which the demo's three minutes are promised."""
+    taken_s = []
+    for _ in range(5):
+        start_s = time.perf_counter()
+        sum(number * number for number in range(3_000_000))
+        taken_s.append(time.perf_counter() - start_s)
+    return statistics.median(taken_s) / 0.25
+
+
 @pytest.mark.alone
 @pytest.mark.slow
 def test_the_demo_measures_both_recognisers_within_three_minutes(tmp_path: Path) -> None:
     pytest.importorskip("moonshine_voice")
-    start_s = time.monotonic()
+    before, start_s = slowness(), time.monotonic()
     done = in_its_own_process("demo", "--save", tmp_path)
-    assert time.monotonic() - start_s < 180
+    assert time.monotonic() - start_s < 180 * max(1, before, slowness())
     assert done.returncode == 0, done.stdout + done.stderr
     for engine in ("pocketsphinx", "moonshine"):
         # Whether it keeps up is the machine's to say.
