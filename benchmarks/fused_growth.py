@@ -17,8 +17,8 @@ from stopwav.measure.machine import describe
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.speech.batches import make_batches
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies.loss import LOSS_PLAN
-from stopwav.studies.loss_step import StepCall, StepPlace, StepRunner
+from stopwav.studies.loss.run import LOSS_PLAN
+from stopwav.studies.loss.loss_step import StepCall, StepPlace, StepRunner
 
 WIDTH = 512
 STEPS = 5

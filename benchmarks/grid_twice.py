@@ -30,10 +30,10 @@ from stopwav.measure.machine import describe
 from stopwav.record import Record
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change, ask_ratio
-from stopwav.studies.grid import GridSpec, cells_of
-from stopwav.studies.grid_cell import exact
-from stopwav.studies.grid_pieces import measurements
-from stopwav.studies.grid_results import scaled
+from stopwav.studies.grid.run import GridSpec, cells_of
+from stopwav.studies.grid.cell import exact
+from stopwav.studies.round_pieces import measurements
+from stopwav.studies.grid.results import scaled
 
 # A turn ends within so many pieces, and then so many seconds: from before its first to somewhere in its last.
 MOST_PIECES, MOST_DELAY_S = 6, 4.0

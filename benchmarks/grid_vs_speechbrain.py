@@ -26,7 +26,7 @@ from stopwav.measure.process import FreshProcess
 from stopwav.measure.workload import Workload
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.stats.intervals import t_interval
-from stopwav.studies.grid_cell import BUNDLED, Cell, CellWorkload
+from stopwav.studies.grid.cell import BUNDLED, Cell, CellWorkload
 
 WAIT, WARM_UP, ACTIVE = 1, 2, 7
 LIMIT_S = 300.0

@@ -39,8 +39,8 @@ from stopwav.measure.process import FreshProcess
 from stopwav.measure.rounds import clock_for
 from stopwav.measure.sampler import sample
 from stopwav.studies import results
-from stopwav.studies.grid import grid
-from stopwav.studies.grid_cell import BUNDLED, BatchCall, Cell, make_audio
+from stopwav.studies.grid.run import grid
+from stopwav.studies.grid.cell import BUNDLED, BatchCall, Cell, make_audio
 
 # Clocks that were idle rise within a second of work.
 WARM_UP_S = 1.0

@@ -17,7 +17,7 @@ from stopwav.measure.machine import describe
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Hypothesis, trace_from_json
 from stopwav.stats import nearest_rank
-from stopwav.studies.streaming import StreamRunner
+from stopwav.studies.latency.streams import StreamRunner
 
 CHUNKS = 5_000
 CHUNK_MS = 10

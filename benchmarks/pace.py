@@ -16,7 +16,7 @@ from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import Trace, trace_from_json
 from stopwav.speech.latency import reconstructed_lags
 from stopwav.stats import nearest_rank
-from stopwav.studies.streaming import StreamRunner
+from stopwav.studies.latency.streams import StreamRunner
 
 PACES: tuple[Pace, ...] = ("virtual", "real", "idle")
 

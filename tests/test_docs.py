@@ -17,7 +17,7 @@ import typer.main
 import stopwav
 from stopwav.cli import app
 from stopwav.record import Record
-from stopwav.report.definitions import DEFINITIONS, definition
+from stopwav.studies.latency.definitions import DEFINITIONS, definition
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -8,11 +8,11 @@ from pydantic import BaseModel
 from reference import compare_file
 from reference.markdown import code, page, table
 from stopwav.record import FORMAT, Header, Piece
-from stopwav.studies.compare import CompareSpec
-from stopwav.studies.grid import GridSpec
-from stopwav.studies.latency import LatencySpec
-from stopwav.studies.loss import LossSpec
-from stopwav.studies.step import StepSpec
+from stopwav.studies.compare.run import CompareSpec
+from stopwav.studies.grid.run import GridSpec
+from stopwav.studies.latency.run import LatencySpec
+from stopwav.studies.loss.run import LossSpec
+from stopwav.studies.step.run import StepSpec
 
 INTRODUCTION = f"""
 A run is one file of JSON lines, format {FORMAT}: a header, then a line for each finished piece of work, then an end

@@ -40,25 +40,25 @@ if TYPE_CHECKING:
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
     from stopwav.stats import Estimate, Verdict
-    from stopwav.stats.card import Card
     from stopwav.studies import results
-    from stopwav.studies.compare import compare
-    from stopwav.studies.compare_card import card
-    from stopwav.studies.diff import diff
-    from stopwav.studies.explain import explanation
-    from stopwav.studies.gate import gate
-    from stopwav.studies.grid import grid
-    from stopwav.studies.latency import latency
-    from stopwav.studies.loss import loss
-    from stopwav.studies.run import run
-    from stopwav.studies.step import step
+    from stopwav.studies.compare.card import Card
+    from stopwav.studies.compare.run import compare
+    from stopwav.studies.compare.verdicts import card
+    from stopwav.studies.diff.diff import diff
+    from stopwav.studies.diff.gate import gate
+    from stopwav.studies.grid.run import grid
+    from stopwav.studies.latency.explain import explanation
+    from stopwav.studies.latency.run import latency
+    from stopwav.studies.loss.run import loss
+    from stopwav.studies.plan.run import run
+    from stopwav.studies.step.run import step
 
 __version__ = "0.1.0"
 
 # Names that bring numpy, pydantic or more with them: imported when first used, so that `stopwav --help` is quick.
 _LAZY = {
     "Audio": "stopwav.speech.audio",
-    "Card": "stopwav.stats.card",
+    "Card": "stopwav.studies.compare.card",
     "Engine": "stopwav.engines.protocol",
     "Estimate": "stopwav.stats",
     "EngineInfo": "stopwav.engines.protocol",
@@ -75,21 +75,21 @@ _LAZY = {
     "TrainingBatch": "stopwav.measure.training_step",
     "Verdict": "stopwav.stats",
     "analyse": "stopwav.profiling.analysis",
-    "card": "stopwav.studies.compare_card",
-    "compare": "stopwav.studies.compare",
-    "diff": "stopwav.studies.diff",
-    "explanation": "stopwav.studies.explain",
-    "gate": "stopwav.studies.gate",
-    "grid": "stopwav.studies.grid",
-    "latency": "stopwav.studies.latency",
+    "card": "stopwav.studies.compare.verdicts",
+    "compare": "stopwav.studies.compare.run",
+    "diff": "stopwav.studies.diff.diff",
+    "explanation": "stopwav.studies.latency.explain",
+    "gate": "stopwav.studies.diff.gate",
+    "grid": "stopwav.studies.grid.run",
+    "latency": "stopwav.studies.latency.run",
     "load_corpus": "stopwav.speech.corpus",
-    "loss": "stopwav.studies.loss",
+    "loss": "stopwav.studies.loss.run",
     "profile": "stopwav.profiling.calls",
     "profile_steps": "stopwav.profiling.steps",
     "profiles": "stopwav.profiling.calls",
     "results": "stopwav.studies",
-    "run": "stopwav.studies.run",
-    "step": "stopwav.studies.step",
+    "run": "stopwav.studies.plan.run",
+    "step": "stopwav.studies.step.run",
 }
 
 __all__ = [

@@ -18,7 +18,7 @@ from stopwav.record import Record
 from stopwav.report.page import Section, render_page
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.studies import results
-from stopwav.studies.latency_view import latency_view
+from stopwav.studies.latency.view import latency_view
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "

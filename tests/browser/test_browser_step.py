@@ -8,7 +8,7 @@ from torch import nn
 
 import stopwav
 from stopwav.report.page import Section, render_page
-from stopwav.studies.step_results import step_view
+from stopwav.studies.step.results import step_view
 
 pytestmark = pytest.mark.browser
 

@@ -11,8 +11,8 @@ from command_line import command
 import stopwav
 from stopwav.cli.forecast_line import about, with_forecast
 from stopwav.record import Header, Piece, Record, now, runs_in
-from stopwav.studies import compare as compare_study
-from stopwav.studies import grid as grid_study
+from stopwav.studies.compare.run import run as compare_study
+from stopwav.studies.grid.run import run as grid_study
 
 
 def unmeasured(run: Callable[..., Record]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import Done, command
 
-from stopwav.studies.catalogue import STUDIES
+from stopwav.studies.study import STUDIES
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from stopwav.measure.module_rows import rows_of
 from stopwav.measure.training_step import TrainingJob
-from stopwav.studies.step_runner import StepRunner
+from stopwav.studies.step.step_runner import StepRunner
 
 
 def test_a_module_that_is_called_twice_has_both_calls(clock: HandClock) -> None:

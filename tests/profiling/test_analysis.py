@@ -297,7 +297,7 @@ def test_a_real_trace_has_the_profilers_own_numbers(tmp_path: Path) -> None:
 
 def test_our_own_traces_can_be_analysed(tmp_path: Path) -> None:
     from stopwav.record import Record
-    from stopwav.studies.stream_trace import stream_trace
+    from stopwav.studies.latency.stream_trace import stream_trace
 
     record = Record.read(Path(__file__).parent.parent / "data" / "latency-real.jsonl")
     (tmp_path / "streams.json").write_text(json.dumps(stream_trace([record])))

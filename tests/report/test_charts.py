@@ -7,7 +7,7 @@ import pytest
 
 from stopwav.record import Record
 from stopwav.report.charts import chart_svg, latency_charts
-from stopwav.studies.latency_view import latency_view
+from stopwav.studies.latency.view import latency_view
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -17,7 +17,7 @@ import stopwav
 from stopwav.errors import Caution
 from stopwav.record import Piece, Record, Result
 from stopwav.report.charts import Chart, chart_svg, charts_of
-from stopwav.report.charts.palette import COLOURS
+from stopwav.report.palette import COLOURS
 from stopwav.report.compare_findings import compare_findings
 from stopwav.report.compare_layout import arrange
 from stopwav.report.csv_table import csv_table

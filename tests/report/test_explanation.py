@@ -9,7 +9,7 @@ from stored_runs import HOSTILE
 
 from stopwav.report.explanation import explanation_finding, explanation_markdown, print_explanation
 from stopwav.stats.change import answer_all, ask_nothing, ask_ratio
-from stopwav.stats.gain import Explanation, Gain, ranked
+from stopwav.studies.latency.gain import Explanation, Gain, ranked
 
 BEFORE = (0.040, 0.042, 0.041)
 

@@ -13,8 +13,8 @@ from grid_runs import made_up
 import stopwav
 from stopwav.record import Record
 from stopwav.report.charts import chart_svg, charts_of
-from stopwav.report.grid_definitions import GRID_DEFINITIONS
-from stopwav.studies.grid_cell import Cell
+from stopwav.studies.grid.definitions import GRID_DEFINITIONS
+from stopwav.studies.grid.cell import Cell
 
 
 def time_s(cell: Cell, index: int) -> float | str:

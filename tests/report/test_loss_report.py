@@ -13,7 +13,7 @@ from loss_runs import checked, made_up
 import stopwav
 from stopwav.record import Record
 from stopwav.report.charts import chart_svg, charts_of
-from stopwav.report.loss_definitions import LOSS_DEFINITIONS
+from stopwav.studies.loss.definitions import LOSS_DEFINITIONS
 
 # Milliseconds of a batch: the wrong one is the fastest of all, and the pruned one faster than what it approximates.
 TIMES_MS = {"wrong": 1.0, "pruned": 2.0, "quick": 10.0, "level": 10.0, "slow": 40.0}

@@ -13,10 +13,10 @@ from synthetic import write_run
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
 from stopwav.report.charts import chart_png, chart_svg, latency_charts
-from stopwav.report.charts.palette import COLOURS
+from stopwav.report.palette import COLOURS
 from stopwav.report.page import Section, render_page
 from stopwav.studies import results
-from stopwav.studies.latency_view import MOST_POINTS, latency_view
+from stopwav.studies.latency.view import MOST_POINTS, latency_view
 
 
 @pytest.fixture(scope="module")

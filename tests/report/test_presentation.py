@@ -4,7 +4,7 @@ import pytest
 
 from stopwav.errors import StopwavError
 from stopwav.report.presentation import PRESENTATIONS, presentation_of
-from stopwav.studies.catalogue import STUDIES, find
+from stopwav.studies.study import STUDIES, find
 
 
 def test_every_study_is_shown() -> None:

@@ -12,7 +12,7 @@ from stored_runs import FAILURES, HOSTILE, REAL, changed, found_in, renamed
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.speech.events import trace_from_json
-from stopwav.studies.stream_trace import TEXT, UTTERANCES, WORK, stream_trace
+from stopwav.studies.latency.stream_trace import TEXT, UTTERANCES, WORK, stream_trace
 
 Event = dict[str, Any]
 

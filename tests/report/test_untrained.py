@@ -16,7 +16,7 @@ from stopwav.report.latency_table import print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
 from stopwav.studies import results
-from stopwav.studies.latency_view import latency_view
+from stopwav.studies.latency.view import latency_view
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from stopwav import Plan, Round
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Record
-from stopwav.studies.grid import GridSpec, round_order
-from stopwav.studies.grid_cell import Cell
-from stopwav.studies.grid_pieces import cell_place, round_to_piece
+from stopwav.studies.grid.run import GridSpec, round_order
+from stopwav.studies.grid.cell import Cell
+from stopwav.studies.round_pieces import cell_place, round_to_piece
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)

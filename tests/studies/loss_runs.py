@@ -10,10 +10,10 @@ from stopwav.measure.machine import describe
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record, Result
-from stopwav.studies.grid_pieces import round_to_piece
-from stopwav.studies.loss import LossSpec
-from stopwav.studies.loss_setting import corpus_of, fed_of
-from stopwav.studies.loss_turn import step_key
+from stopwav.studies.round_pieces import round_to_piece
+from stopwav.studies.loss.run import LossSpec
+from stopwav.studies.loss.setting import corpus_of, fed_of
+from stopwav.studies.loss.turn import step_key
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=3, warmup_s=0, min_values_s=0.001, max_values_s=0.1)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from stopwav.record import Record
-from stopwav.studies.step import step
+from stopwav.studies.step.run import step
 
 # The reference, of sizes that train in no time.
 TINY = "conformer-transducer,layers=2,width=16,heads=2,feed_forward=24,kernel=3,symbols=20"

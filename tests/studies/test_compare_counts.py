@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from stopwav.studies.operations import OUTSIDE, count_multiply_adds  # noqa: E402
-from stopwav.studies.parameters import count_parameters  # noqa: E402
+from stopwav.studies.compare.operations import OUTSIDE, count_multiply_adds  # noqa: E402
+from stopwav.studies.compare.parameters import count_parameters  # noqa: E402
 
 
 class Tied(torch.nn.Module):  # type: ignore[misc, name-defined]

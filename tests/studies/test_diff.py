@@ -20,7 +20,7 @@ from stopwav.cli.diff import parse_threshold
 from stopwav.report.diff_table import diff_markdown, print_diff
 from stopwav.report.plain import plain
 from stopwav.stats.change import Change, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.diff import Diff
+from stopwav.studies.diff.diff import Diff
 
 CLAIMS = {"faster", "slower", "smaller", "bigger", "better", "worse"}
 

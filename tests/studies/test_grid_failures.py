@@ -11,8 +11,8 @@ from test_grid_study import by_place
 
 import stopwav
 from stopwav.measure.worker import is_out_of_memory, speaks_of_memory
-from stopwav.studies.grid_cell import Cell
-from stopwav.studies.grid_frontier import LARGEST_BATCH, Frontier, next_batch
+from stopwav.studies.grid.cell import Cell
+from stopwav.studies.grid.frontier import LARGEST_BATCH, Frontier, next_batch
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces a limit")
 

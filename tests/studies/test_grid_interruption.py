@@ -13,9 +13,9 @@ from killed_runs import kill_and_resume
 import stopwav
 from stopwav import Round
 from stopwav.record import Header, Record, now
-from stopwav.studies.grid import GridSpec
-from stopwav.studies.grid_cell import BUNDLED, Cell, audio_digest
-from stopwav.studies.grid_pieces import cell_place, round_to_piece
+from stopwav.studies.grid.run import GridSpec
+from stopwav.studies.grid.cell import BUNDLED, Cell, audio_digest
+from stopwav.studies.round_pieces import cell_place, round_to_piece
 
 SCRIPT = """
 import sys

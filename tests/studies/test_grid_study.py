@@ -12,8 +12,8 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.record import Record, Result
-from stopwav.studies.grid import GridSpec, cells_of, device_of, engine_of, is_skipped, round_order
-from stopwav.studies.grid_cell import Cell, make_audio
+from stopwav.studies.grid.run import GridSpec, cells_of, device_of, engine_of, is_skipped, round_order
+from stopwav.studies.grid.cell import Cell, make_audio
 
 
 def by_place(record: Record) -> dict[tuple[float, int], Result]:

@@ -8,7 +8,7 @@ from loss_runs import checked, made_up, own, run, shapes_file
 
 import stopwav
 from stopwav.record import Record
-from stopwav.studies.resumption import check_pieces
+from stopwav.studies.resume import check_pieces
 
 pytest.importorskip("torch")
 

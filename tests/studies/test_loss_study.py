@@ -11,7 +11,7 @@ from loss_runs import by_loss, own, run, shapes_file
 import stopwav
 from stopwav import StopwavError
 from stopwav.record import Record
-from stopwav.studies.loss_largest import nested_batch
+from stopwav.studies.loss.largest_batch import nested_batch
 
 pytest.importorskip("torch")
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stopwav.studies.matrix import Matrix, fill, read_matrix
-from stopwav.studies.yaml_file import Node, as_node
+from stopwav.studies.plan.matrix import Matrix, fill, read_matrix
+from stopwav.studies.plan.yaml_file import Node, as_node
 
 names = st.from_regex(r"[a-z][a-z0-9_-]{0,5}", fullmatch=True).filter(lambda name: name not in ("include", "exclude"))
 scalars = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text(max_size=5))

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
-from stopwav.studies.plan_file import read_plan
-from stopwav.studies.speechbrain_recipe import is_recipe, read_recipe
+from stopwav.studies.plan.plan_file import read_plan
+from stopwav.studies.plan.speechbrain_recipe import is_recipe, read_recipe
 
 MODEL = "pretrained_model:\n  source: speechbrain/some-model\n  type: EncoderASR\n"
 

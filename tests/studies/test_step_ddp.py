@@ -10,7 +10,7 @@ import pytest
 from step_jobs import rows_of
 
 from stopwav.record import Record
-from stopwav.studies.step_results import step_results
+from stopwav.studies.step.results import step_results
 
 
 def test_two_processes_are_gathered_and_waiting_stands_apart(tmp_path: Path) -> None:

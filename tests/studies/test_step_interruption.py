@@ -8,7 +8,7 @@ from step_jobs import TINY, rows_of
 import stopwav
 from stopwav.errors import StopwavError
 from stopwav.record import Record
-from stopwav.studies.resumption import check_pieces
+from stopwav.studies.resume import check_pieces
 
 
 def test_the_fused_loss_and_resuming(few_shapes: Path, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import stopwav
 from stopwav.errors import StopwavError
 from stopwav.measure.step_timer import StepTimer
 from stopwav.measure.training_step import PhaseWatch, run_step
-from stopwav.studies.plan_file import read_plan
-from stopwav.studies.step import StepSpec, step
-from stopwav.studies.step_job import make_job
-from stopwav.studies.step_results import step_view
+from stopwav.studies.plan.plan_file import read_plan
+from stopwav.studies.step.run import StepSpec, step
+from stopwav.studies.step.job import make_job
+from stopwav.studies.step.results import step_view
 
 
 def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

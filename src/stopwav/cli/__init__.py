@@ -1,33 +1,80 @@
-"""The command line: one file per verb, each a thin skin over the library function of its name."""
+"""The command line: one verb per study, made from its settings, and the verbs that belong to none."""
 
 from __future__ import annotations
 
 import errno
 import sys
+from typing import Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
-from stopwav.cli.align import align
-from stopwav.cli.compare import compare
-from stopwav.cli.demo import demo
-from stopwav.cli.diff import diff
-from stopwav.cli.doctor import doctor
-from stopwav.cli.engines import engines
-from stopwav.cli.gate import gate
-from stopwav.cli.grid import grid
-from stopwav.cli.history import history
-from stopwav.cli.init import init
-from stopwav.cli.latency import latency
-from stopwav.cli.loss import loss
-from stopwav.cli.output import EXIT_UNUSABLE
-from stopwav.cli.report import report
-from stopwav.cli.run import run
-from stopwav.cli.shapes import shapes
-from stopwav.cli.step import step
 from stopwav.errors import StopwavError
+
+# The verbs that belong to no study: where each is, and what its line in the help says. Imported when typed.
+_VERBS = {
+    "run": ("stopwav.cli.run:run", "Run the studies that a YAML file describes."),
+    "init": ("stopwav.cli.init:init", "Write a file for `run` to start from."),
+    "shapes": ("stopwav.cli.shapes:shapes", "Frames and tokens of a corpus, for `loss`."),
+    "demo": ("stopwav.cli.demo:demo", "Measure two recognisers in two minutes."),
+    "report": ("stopwav.cli.report:report", "Print a run again, or write its page."),
+    "diff": ("stopwav.cli.diff:diff", "Compare two runs: what is faster, slower, the same."),
+    "gate": ("stopwav.cli.gate:gate", "Fail when a run is worse than its baseline."),
+    "history": ("stopwav.cli.history:history", "Chart every metric over the runs in a folder."),
+    "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),
+    "doctor": ("stopwav.cli.doctor:doctor", "Say what would spoil a measurement here."),
+    "align": ("stopwav.cli.align:align", "Find when each word of a corpus is spoken."),
+}
+
+
+class Verbs(TyperGroup):
+    """The verbs, each imported when it is typed: the help of the whole stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of the help: studies first."""
+        from stopwav.studies.study import study_names
+
+        return [*study_names(), *_VERBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name."""
+        return verb(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line per verb without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _line(name)) for name in self.list_commands(ctx)])
+
+
+def verb(name: str) -> click.Command:
+    """Return the command of a verb."""
+    if name in _VERBS:
+        from importlib import import_module
+
+        module, _, attribute = _VERBS[name][0].partition(":")
+        function = getattr(import_module(module), attribute)
+    else:
+        from stopwav.cli.study_verb import study_verb
+        from stopwav.studies.study import find_study
+
+        function = study_verb(find_study(name))
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name, context_settings={"help_option_names": ["-h", "--help"]})(function)
+    return typer.main.get_command(single)
+
+
+def _line(name: str) -> str:
+    from stopwav.studies.study import LISTED, find_study
+
+    if name in _VERBS:
+        return _VERBS[name][1]
+    return LISTED[name][0] if name in LISTED else find_study(name).question
+
 
 app = typer.Typer(
     name="stopwav",
+    cls=Verbs,
     help="The stopwatch for speech recognition: measures recognisers honestly.",
     no_args_is_help=True,
     add_completion=False,
@@ -36,22 +83,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(short_help="How long a listener waits for each word, and why.")(latency)
-app.command(short_help="Run the studies that a YAML file describes.")(run)
-app.command(short_help="Write a file for `run` to start from.")(init)
-app.command(short_help="Whether it is real-time and fits, over duration × batch size.")(grid)
-app.command(short_help="Which model to ship: size, speed, energy, errors side by side.")(compare)
-app.command(short_help="Which transducer loss is right, fast and small.")(loss)
-app.command(short_help="Frames and tokens of a corpus, for `loss`.")(shapes)
-app.command(short_help="Where a training step goes: time and memory of each module.")(step)
-app.command(short_help="Measure two recognisers in two minutes.")(demo)
-app.command(short_help="Print a run again, or write its page.")(report)
-app.command(short_help="Compare two runs: what is faster, slower, the same.")(diff)
-app.command(short_help="Fail when a run is worse than its baseline.")(gate)
-app.command(short_help="Chart every metric over the runs in a folder.")(history)
-app.command(short_help="List the recognisers that can be measured.")(engines)
-app.command(short_help="Say what would spoil a measurement here.")(doctor)
-app.command(short_help="Find when each word of a corpus is spoken.")(align)
 
 
 def _version(asked: bool) -> None:
@@ -69,17 +100,17 @@ def stopwav(
     """The stopwatch for speech recognition: measures recognisers honestly."""
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; an error is one line on standard error, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal or a locale that has no µ or × shows a question mark, and a run is printed.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        app()
+        app(arguments)
     except StopwavError as error:
         print(f"stopwav: {error}", file=sys.stderr)
-        sys.exit(EXIT_UNUSABLE)
+        sys.exit(2)
     except BrokenPipeError:
         # The reader of our output (head, less) went away: nothing is wrong.
         sys.stderr.close()
@@ -89,4 +120,4 @@ def main() -> None:
             raise
         print(f"stopwav: what was asked for cannot be printed or written: {error.strerror}", file=sys.stderr)
         sys.stdout = None  # nor can what is left of it
-        sys.exit(EXIT_UNUSABLE)
+        sys.exit(2)

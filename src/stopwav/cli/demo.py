@@ -18,7 +18,7 @@ def demo(
 
     from stopwav.cli.output import print_results, progress_bar
     from stopwav.engines.registry import BUILT_IN
-    from stopwav.studies.latency import latency
+    from stopwav.studies.latency.run import latency
 
     wanted = [listed for listed in BUILT_IN if listed.name in PACKAGED]
     for listed in wanted:

@@ -12,7 +12,7 @@ from stopwav.cli.options import Json
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
-    from stopwav.studies.diff import Diff
+    from stopwav.studies.diff.diff import Diff
 
 Threshold = Annotated[
     str,
@@ -36,7 +36,7 @@ def diff(
 
     from stopwav import __version__
     from stopwav.report.diff_table import diff_markdown, print_diff
-    from stopwav.studies.diff import diff as compare
+    from stopwav.studies.diff.diff import diff as compare
 
     found = compare(a, b, threshold=parse_threshold(threshold), force=force)
     cells = {cell.name: cell.changes for cell in found.cells}

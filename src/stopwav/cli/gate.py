@@ -13,7 +13,7 @@ from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
     from stopwav.report.diff_table import Cells, Line
-    from stopwav.studies.gate import Gate
+    from stopwav.studies.diff.gate import Gate
 
 EXIT_VIOLATED = 3  # a condition is violated; 1 and 2 say that something could not be measured or compared
 
@@ -57,8 +57,8 @@ def gate(
         return
     if len(runs) != 2:
         raise StopwavError(f"gate takes a baseline and a run, got {len(runs)} files; --calibrate takes more")
-    from stopwav.studies.gate import CONDITIONS, read_thresholds
-    from stopwav.studies.gate import gate as judge
+    from stopwav.studies.diff.gate import CONDITIONS, read_thresholds
+    from stopwav.studies.diff.gate import gate as judge
 
     found = judge(
         *runs,
@@ -78,7 +78,7 @@ def _print_calibration(runs: list[Path], force: bool) -> None:
     import json
 
     from stopwav import __version__
-    from stopwav.studies.calibrate import calibrate
+    from stopwav.studies.diff.calibrate import calibrate
 
     print(json.dumps({"stopwav": __version__, **calibrate(runs, force=force).to_json()}, indent=2))
 

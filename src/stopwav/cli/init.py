@@ -11,7 +11,7 @@ from stopwav.cli.options import Json
 from stopwav.errors import StopwavError, suggestion
 
 if TYPE_CHECKING:
-    from stopwav.studies.catalogue import Study
+    from stopwav.studies.study import Study
 
 
 def init(
@@ -25,7 +25,7 @@ def init(
 
     from stopwav import __version__
     from stopwav.cli.output import write_file
-    from stopwav.studies.catalogue import STUDIES
+    from stopwav.studies.study import STUDIES
 
     if study not in STUDIES:
         raise StopwavError(f"unknown study {study!r}: {suggestion(study, STUDIES)}")
@@ -85,7 +85,7 @@ def _wrapped(text: str) -> list[str]:
 def _line(setting: str, value: Any) -> str:
     import json
 
-    from stopwav.studies.catalogue import flag_of
+    from stopwav.studies.study import flag_of
 
     plain = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
     # JSON is YAML, but for its pairs of surrogates.

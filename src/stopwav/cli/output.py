@@ -7,17 +7,19 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from stopwav.errors import StopwavError
-from stopwav.report.detail import Detail
+from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
     from stopwav.record import Record, Result
     from stopwav.studies.spec import Progress
+    from stopwav.studies.study import StudyRun
 
 
 T = TypeVar("T")
@@ -29,81 +31,73 @@ EXIT_INTERRUPTED = 130
 
 USUAL = Detail()
 
-# A run with what was found in it.
-Found = tuple["Record", "list[Result]"]
+
+def print_run(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bool = True) -> None:
+    """Print the results of a run, write its page beside it, and end with the exit code that says how it went."""
+    report_resumed(record)
+    run = read_results(record)
+    print_runs([run], as_json=as_json, detail=detail)
+    if page and not as_json:
+        write_page_or_warn([run], page_of(record))
+    end_with(exit_code(run.results))
 
 
-def print_results(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bool = True) -> None:
-    """Print what a study found, write its page beside the run, and end with the exit code that tells how it went."""
-    tell_resumed(record)
-    found = results_of(record)
-    print_runs([(record, found)], as_json=as_json, detail=detail)
-    if page:
-        write_page_or_warn([(record, found)], page_of(record))
-    end_with(exit_code(found))
-
-
-def tell_resumed(record: Record) -> None:
-    """Say how much of a run an earlier command had left, where there was something to go on with."""
+def report_resumed(record: Record) -> None:
+    """Say how many pieces of a run an earlier command had measured."""
     if record.found:
-        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
+        print(f"stopwav: {record.found} pieces were measured before, in {record.path}", file=sys.stderr)
 
 
-def results_of(record: Record) -> list[Result]:
-    """What a run found; a run file that was tampered with is an error in one line."""
-    from stopwav.studies import results
+def read_results(record: Record) -> StudyRun:
+    """Return the run with its results; a run file that was tampered with is an error in one line."""
+    from stopwav.studies.study import StudyRun
 
-    return _understood(results, record)
-
-
-def beside_of(record: Record) -> dict[str, Any]:
-    """What a run says beside its results, by its key in `--json`: what its settings gain, or a comparison's card."""
-    from stopwav.studies import beside
-
-    return _understood(beside, record)
+    run = StudyRun(record)
+    understood(record, lambda: run.results)
+    return run
 
 
-def _understood(read: Callable[[Record], T], record: Record) -> T:
-    from stopwav.studies.resumption import UNREADABLE
+def understood(record: Record, read: Callable[[], T]) -> T:
+    """Return what is read from a run; a run file that was tampered with is an error in one line."""
+    from stopwav.studies.resume import UNREADABLE
 
     try:
-        return read(record)
+        return read()
     except UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
-        raise StopwavError(
-            f"{record.path}: a run that stopwav cannot make sense of ({reason}); measure again"
-        ) from error
+        raise StopwavError(f"{record.path}: cannot read the results of this run ({reason}); measure again") from error
 
 
-def print_runs(runs: Sequence[Found], *, as_json: bool, detail: Detail = USUAL) -> None:
-    """Print what runs found: one JSON object, or tables one run after the other."""
+def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUAL) -> None:
+    """Print runs: one JSON object, or tables one run after the other."""
     from stopwav import __version__
 
     if as_json:
-        rows = [run_to_json(record, found) for record, found in runs]
+        rows = [run_to_json(run) for run in runs]
         print(json.dumps({"stopwav": __version__, **(rows[0] if len(rows) == 1 else {"runs": rows})}))
         return
     from rich.console import Console
     from rich.text import Text
 
     from stopwav.report.plain import plain
-    from stopwav.report.presentation import presentation_of
+    from stopwav.report.terminal import print_document
 
     console = Console(markup=False, highlight=False)
-    for index, (record, found) in enumerate(runs):
+    for index, run in enumerate(runs):
         if index:
             console.print()
-        presentation_of(record.header.study).terminal(found, beside_of(record), console, detail)
-        console.print(Text(f"\nrun file: {plain(str(record.path), 4096)}", style="dim"), soft_wrap=True)
+        document = understood(run.record, partial(run.document, detail))
+        print_document(document, console, every_metric=detail.every_metric)
+        console.print(Text(f"\nrun file: {plain(str(run.record.path), 4096)}", style="dim"), soft_wrap=True)
 
 
-def run_to_json(record: Record, found: Sequence[Result]) -> dict[str, Any]:
-    """A run and its results as `--json` prints them."""
+def run_to_json(run: StudyRun) -> dict[str, Any]:
+    """Return a run and its results as `--json` prints them."""
     return {
-        "study": record.header.study,
-        "run": str(record.path),
-        "results": [one.to_json() for one in found],
-        **{key: one.to_json() for key, one in beside_of(record).items()},
+        "study": run.study.name,
+        "run": str(run.record.path),
+        "results": [result.to_json() for result in run.results],
+        **{key: extra.to_json() for key, extra in understood(run.record, lambda: run.extras).items()},
     }
 
 
@@ -119,26 +113,19 @@ def page_of(record: Record) -> Path:
     return record.path.with_suffix(".html")
 
 
-def write_page(runs: Sequence[Found], path: Path) -> None:
+def write_page(runs: Sequence[StudyRun], path: Path) -> None:
     """Write one page with a section per run, and a comparison on top where there are several."""
-    from stopwav.report.comparison import comparison_html
-    from stopwav.report.page import Section, render_page
+    from stopwav.report.page import render_page
+    from stopwav.studies.side_by_side import page_section, side_by_side
 
-    sections = [Section(record, found, view_of(record)) for record, found in runs]
-    html = render_page(sections, comparison_html=comparison_html(runs) if len(runs) > 1 else "")
-    write_file(path, html, [record.path for record, _ in runs])
+    comparison = side_by_side(runs) if len(runs) > 1 else None
+    html = render_page([page_section(run) for run in runs], comparison)
+    write_file(path, html, [run.record.path for run in runs])
     print(f"page: {path}", file=sys.stderr)
 
 
-def view_of(record: Record) -> dict[str, Any]:
-    """What the page and the charts of a run show that is not in its results."""
-    from stopwav.studies import view
-
-    return {**view(record), **beside_of(record)}
-
-
-def write_page_or_warn(runs: Sequence[Found], path: Path) -> bool:
-    """Whether the page was written; whatever goes wrong is a warning, as the results are safe without it."""
+def write_page_or_warn(runs: Sequence[StudyRun], path: Path) -> bool:
+    """Return whether the page was written; whatever goes wrong is a warning, as the results are safe without it."""
     try:
         write_page(runs, path)
     except Exception as error:
@@ -175,13 +162,16 @@ def end_with(code: int) -> None:
         raise typer.Exit(code)
 
 
-def exit_code(found: Sequence[Result]) -> int:
-    """0 when all was measured, 1 when a part was not, 2 when nothing was; what was to be skipped counts for nothing."""
-    found = [result for result in found if not any(w.code == "triangle" for w in result.warnings)]
-    if all(result.status != "ok" for result in found):
+def exit_code(results: Sequence[Result]) -> int:
+    """Return 0 when all was measured, 1 when a part was not, 2 when nothing was.
+
+    What was skipped on purpose is not counted as a failure.
+    """
+    asked = [result for result in results if not any(warning.code == "triangle" for warning in result.warnings)]
+    if all(result.status != "ok" for result in asked):
         return EXIT_UNUSABLE
-    failed = any(result.status != "ok" for result in found)
-    codes = [warning.code for result in found for warning in result.warnings]
+    failed = any(result.status != "ok" for result in asked)
+    codes = [warning.code for result in asked for warning in result.warnings]
     lost = any(code == "corpus" or code.startswith(("stream-", "sample-", "step-")) for code in codes)
     return EXIT_PARTLY if failed or lost else 0
 
@@ -221,6 +211,6 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
             yield move
         except KeyboardInterrupt:
             bar.stop()
-            kept = "; what was measured is kept: add --resume to go on" if resumable else ""
+            kept = "; what was measured is kept: continue with --resume" if resumable else ""
             print(f"stopwav: interrupted{kept}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None

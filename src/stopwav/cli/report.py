@@ -9,12 +9,12 @@ import typer
 
 from stopwav.cli.options import EveryMetric, Json, Labels, Scientific, Unfold
 from stopwav.errors import StopwavError
-from stopwav.report.detail import Detail
+from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stopwav.cli.output import Found
+    from stopwav.studies.study import StudyRun
 
 
 def report(
@@ -39,27 +39,30 @@ def report(
     labels: Labels = None,
     json: Json = False,
 ) -> None:
-    """Show what runs found, computed again from their files."""
+    """Show the results of runs, computed again from their files."""
     from stopwav.cli import output
     from stopwav.record import Record
 
     detail = Detail(every_metric, scientific, unfold, labels)
     _only_one({"--json": json, "--markdown": markdown, "--csv": csv})
-    records = [Record.read(path) for path in runs]
     page = _page(html, trace, runs, open_page)
-    found: list[Found] = [(record, output.results_of(record)) for record in records]
+    shown = [output.read_results(Record.read(path)) for path in runs]
     if trace is not None:
-        _write_trace(found, trace)
+        _write_trace(shown, trace)
     if page is not None:
-        output.write_page(found, page)
-    images = [] if charts is None else _write_charts(found, charts)
-    if markdown or csv:
-        output.print_text(_document(found, images, detail, csv=csv))
+        output.write_page(shown, page)
+    images = [] if charts is None else _write_charts(shown, charts)
+    if csv:
+        from stopwav.report.csv_table import csv_table
+
+        output.print_text(csv_table([(run.record, run.results, run.study.failure_codes) for run in shown]))
+    elif markdown:
+        output.print_text(_markdown(shown, images, detail))
     else:
-        output.print_runs(found, as_json=json, detail=detail)
+        output.print_runs(shown, as_json=json, detail=detail)
     if page is not None and open_page:
         _open(page)
-    output.end_with(output.exit_code([result for _, results in found for result in results]))
+    output.end_with(output.exit_code([result for run in shown for result in run.results]))
 
 
 def _only_one(asked: dict[str, bool]) -> None:
@@ -79,29 +82,32 @@ def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page
     return runs[0].with_suffix(".html")
 
 
-def _write_trace(found: Sequence[Found], path: Path) -> None:
+def _write_trace(runs: Sequence[StudyRun], path: Path) -> None:
     import json
     import sys
 
     from stopwav.cli.output import write_file
-    from stopwav.studies.stream_trace import stream_trace
 
-    records = [record for record, _ in found]
-    write_file(path, json.dumps(stream_trace(records)), [record.path for record in records])
+    for run in runs:
+        if run.study.trace is None or run.study is not runs[0].study:
+            raise StopwavError(f"{run.record.path}: a run of {run.study.name!r} has no streams to trace")
+    assert runs[0].study.trace is not None
+    records = [run.record for run in runs]
+    write_file(path, json.dumps(runs[0].study.trace(records)), [record.path for record in records])
     print(f"trace: {path} (open it at ui.perfetto.dev or chrome://tracing)", file=sys.stderr)
 
 
-def _write_charts(found: Sequence[Found], folder: Path) -> list[tuple[str, Path]]:
-    """The charts that were written: the title of each, and its SVG file."""
+def _write_charts(runs: Sequence[StudyRun], folder: Path) -> list[tuple[str, Path]]:
+    """Write the charts and return the title of each with its SVG file."""
     import sys
 
-    from stopwav.cli.output import view_of, write_file
-    from stopwav.report.charts import chart_png, chart_svg, charts_of
+    from stopwav.cli.output import write_file
+    from stopwav.report.chart import chart_png, chart_svg
 
     written = []
-    for record, results in found:
-        for name, chart in charts_of(record.header.study, view_of(record), results).items():
-            path = folder / f"{record.path.stem}-{name}.svg"
+    for run in runs:
+        for name, chart in run.charts.items():
+            path = folder / f"{run.record.path.stem}-{name}.svg"
             write_file(path, chart_svg(chart.spec))
             path.with_suffix(".png").write_bytes(chart_png(chart.spec))
             written.append((chart.title, path))
@@ -109,19 +115,12 @@ def _write_charts(found: Sequence[Found], folder: Path) -> list[tuple[str, Path]
     return written
 
 
-def _document(found: Sequence[Found], images: Sequence[tuple[str, Path]], detail: Detail, *, csv: bool) -> str:
-    if csv:
-        from stopwav.report.csv_table import csv_table
+def _markdown(runs: Sequence[StudyRun], images: Sequence[tuple[str, Path]], detail: Detail) -> str:
+    from stopwav.cli.output import understood
+    from stopwav.report.markdown import image, render_markdown
 
-        return csv_table(found)
-    from stopwav.cli.output import beside_of
-    from stopwav.report.markdown import image
-    from stopwav.report.presentation import presentation_of
-
-    parts = [
-        presentation_of(record.header.study).markdown(record, results, beside_of(record), detail)
-        for record, results in found
-    ]
+    documents = [understood(run.record, lambda run=run: run.document(detail)) for run in runs]  # type: ignore[misc]
+    parts = [render_markdown(document, every_metric=detail.every_metric) for document in documents]
     return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwav.cli.options import EveryMetric, Json, NoHtml, Quick, Scientific
-from stopwav.report.detail import Detail
+from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
     from stopwav.record import Record
     from stopwav.studies.forecast import Forecast
-    from stopwav.studies.plan_file import Cell
+    from stopwav.studies.plan.plan_file import Cell
 
 Set = Annotated[
     list[str] | None,
@@ -45,8 +45,8 @@ def run(
     import sys
 
     from stopwav.cli.output import end_with
-    from stopwav.studies.plan_file import cells_of
-    from stopwav.studies.yaml_file import read_yaml
+    from stopwav.studies.plan.plan_file import cells_of
+    from stopwav.studies.plan.yaml_file import read_yaml
 
     cells = cells_of(read_yaml(file), _overrides(1 if quick else rounds, seed, save, settings or []))
     if check:
@@ -65,8 +65,8 @@ def run(
 
 
 def _overrides(rounds: int | None, seed: int | None, save: Path | None, settings: list[str]) -> dict[str, Any]:
-    from stopwav.studies.plan_file import parse_override
-    from stopwav.studies.yaml_file import as_node
+    from stopwav.studies.plan.plan_file import parse_override
+    from stopwav.studies.plan.yaml_file import as_node
 
     found = dict(parse_override(text) for text in settings)
     for key, value in (("rounds", rounds), ("seed", seed), ("save", save)):
@@ -90,7 +90,7 @@ def _run(cell: Cell, resume: bool, printing: _Printing) -> tuple[int, dict[str, 
 
     from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, tell_resumed
     from stopwav.errors import StopwavError
-    from stopwav.studies.run import run_cell
+    from stopwav.studies.plan.run import run_cell
 
     with progress_bar(resumable=True) as progress:
         ran = run_cell(cell, resume=resume, progress=progress)
@@ -160,7 +160,7 @@ def _check_to_json(cell: Cell, one: Forecast) -> dict[str, Any]:
 def _print_check(number: int, cell: Cell, one: Forecast) -> None:
     from stopwav.cli.forecast_line import about
     from stopwav.report.plain import plain
-    from stopwav.studies.catalogue import flag_of
+    from stopwav.studies.study import flag_of
 
     print(f"{number}. {cell.study}, {about(one.seconds)}  ({plain(cell.where)})")
     for name, value in cell.settings.model_dump(mode="json", exclude_defaults=True).items():

@@ -8,7 +8,7 @@ from dataclasses import replace
 from stopwav.report.compare_layout import Layout, findings, pareto_text
 from stopwav.report.numbers import format_value
 from stopwav.report.plain import plain
-from stopwav.stats.card import Card, Judged
+from stopwav.studies.compare.card import Card, Judged
 
 # Three engines make three pairs, four make six: beyond that nobody reads sentences, and the table of verdicts has all.
 MOST_TOLD_IN_PAIRS = 3

@@ -11,8 +11,8 @@ from stopwav.report.grid_layout import failure_text, growth_text
 from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
-from stopwav.stats.card import Card, Judged, PairVerdict
 from stopwav.stats.change import Change
+from stopwav.studies.compare.card import Card, Judged, PairVerdict
 
 NO_METER = "no meter"
 # From here on a count has a letter for its thousands: nobody reads the digits of 12,345,678,901 multiply-adds.

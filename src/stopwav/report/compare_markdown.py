@@ -16,7 +16,7 @@ from stopwav.report.compare_layout import (
 )
 from stopwav.report.compare_parts import LABEL, length_tables, lists
 from stopwav.report.markdown import doubts, escape, metrics_table, origin, table
-from stopwav.stats.card import Card
+from stopwav.studies.compare.card import Card
 
 
 def compare_markdown(record: Record, results: Sequence[Result], card: Card, *, every_metric: bool = False) -> str:

@@ -10,7 +10,7 @@ from stopwav.report.compare_layout import (
     length_rows,
     module_lines,
 )
-from stopwav.stats.card import Card
+from stopwav.studies.compare.card import Card
 
 LABEL = (
     "paired by round, Student's t on log ratios (WER: by utterance, bootstrap), Holm over the table: 95 % for all of "

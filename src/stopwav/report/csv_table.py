@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stopwav.record import Record, Result
 from stopwav.report.plain import plain
-from stopwav.report.presentation import presentation_of
 
 COLUMNS = ("run", "name", "metric", "value", "low", "high", "n", "unit", "note")
 # A cell of a spreadsheet holds 32,767 characters; nobody reads a note of more than this.
@@ -17,31 +16,34 @@ LONGEST_TEXT = 2000
 _FORMULA = ("=", "+", "-", "@")
 
 
-def csv_table(runs: Iterable[tuple[Record, Sequence[Result]]]) -> str:
-    """The runs with their results as RFC 4180 text, numbers in full and in the units in which they are stored.
+# A run, its results, and how the codes of those warnings begin that say why something was not measured.
+Run = tuple[Record, Sequence[Result], tuple[str, ...]]
 
-    A metric that could not be had has an empty value and a note. An engine of which nothing was measured has one row,
-    with `status` for a metric and the reason for a note.
+
+def csv_table(runs: Iterable[Run]) -> str:
+    """Return the runs with their results as RFC 4180 text, numbers in full and in the units in which they are stored.
+
+    A metric without a value has an empty one and a note. An engine of which nothing was measured has one row, with
+    `status` for a metric and the reason for a note.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, dialect="excel")
     writer.writerow(COLUMNS)
-    for record, results in runs:
+    for record, results, failure_codes in runs:
         for result in results:
-            writer.writerows(_rows(record, result))
+            writer.writerows(_rows(record, result, failure_codes))
     return text.getvalue()
 
 
-def _rows(record: Record, result: Result) -> Iterator[list[object]]:
+def _rows(record: Record, result: Result, failure_codes: tuple[str, ...]) -> Iterator[list[object]]:
     place = [_text(str(record.path)), _text(result.name)]
     if not result.metrics:
-        lost = presentation_of(record.header.study).lost
-        reasons = (w.message for w in result.warnings if w.code.startswith(lost))
-        told = next(reasons, "nothing was measured")
-        yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {told}")]
-    for name, one in result.metrics.items():
-        numbers = ["" if number is None else repr(number) for number in (one.value, one.low, one.high)]
-        yield [*place, _text(name), *numbers, one.n, _text(one.unit), _text(one.note)]
+        reasons = (warning.message for warning in result.warnings if warning.code.startswith(failure_codes))
+        reason = next(reasons, "nothing was measured")
+        yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {reason}")]
+    for name, estimate in result.metrics.items():
+        numbers = ["" if number is None else repr(number) for number in (estimate.value, estimate.low, estimate.high)]
+        yield [*place, _text(name), *numbers, estimate.n, _text(estimate.unit), _text(estimate.note)]
 
 
 def _text(text: str) -> str:

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stopwav.report.definitions import definition
 from stopwav.report.markdown import escape, table
 from stopwav.report.numbers import DASH, format_bytes, format_interval
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
 from stopwav.stats.change import WORDS, Change
+from stopwav.studies.latency.definitions import definition
 
 Cells = Mapping[str, Sequence[Change]]
 Line = tuple[str, str]  # words of ours, and text from outside that they are about, or ""

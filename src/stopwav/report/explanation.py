@@ -16,7 +16,7 @@ from stopwav.report.numbers import DASH, format_interval, format_number
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change
-from stopwav.stats.gain import Explanation, Gain
+from stopwav.studies.latency.gain import Explanation, Gain
 
 HEADINGS = (
     "setting",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from stopwav.report.charts.palette import COLOURS as PALETTE
 from stopwav.report.history import KEY_METRICS, PastRun, display_scale, letter, metrics_of, numbered, series_of, told
 from stopwav.report.line_chart import COLOURS, DASHES, line_chart, marker
+from stopwav.report.palette import COLOURS as PALETTE
 from stopwav.report.plain import plain
 from stopwav.report.presentation import PRESENTATIONS
 from stopwav.report.provenance import machine_line

@@ -1,17 +1,16 @@
-"""A run as Markdown for a pull request, an issue or a README: tables as GitHub reads them, and nothing else."""
+"""A document as Markdown for a pull request, an issue or a README: tables as GitHub reads them, and nothing else."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 
-from stopwav.record import Header, Record, Result
-from stopwav.report.findings import latency_finding
-from stopwav.report.latency_table import Row, lines_of, reasons_of
-from stopwav.report.numbers import format_bytes, format_interval, format_value
+from stopwav.record import Header, Result
+from stopwav.report.document import Block, Document, Lines, Missing, Note, Table, shown
+from stopwav.report.numbers import DASH, format_interval
 from stopwav.report.plain import plain
 from stopwav.report.provenance import machine_line, measured_line
-from stopwav.stats import Estimate
+from stopwav.report.warnings import footnotes
 
 # A name longer than this would make a column that nobody can read.
 LONGEST_NAME = 80
@@ -22,99 +21,94 @@ _MARKUP = re.compile(
 )
 # `@name` calls a person and `#1` an issue, even where the sign is a reference; a comment between them hushes both.
 _CALLS = ("@", "#")
+# A number with its interval does nothing in a cell, and is for people to read in the source as well.
+_NUMBER = re.compile(r"[\w.,–+ %≥×()-]*(\[[\d.– to-]*\])?[\w ]*")
+# As wide as an indentation can be in a cell of a table.
+INDENT = "&nbsp;&nbsp;"
 
 
-def markdown_report(record: Record, results: Sequence[Result], *, every_metric: bool = False) -> str:
-    """What a run found: its findings, a table with a column per engine, doubts, and where it comes from."""
-    measured = [result for result in results if result.metrics]
-    names = ", ".join(escape(result.name, LONGEST_NAME) for result in results)
-    parts = [f"### stopwav {escape(record.header.study)}: {names}"]
-    parts.append("\n".join(f"- {escape(latency_finding(result))}" for result in results))
-    if measured:
-        parts.append((metrics_table if every_metric else _key_metrics)(measured))
-        parts.append("In brackets the 95 % interval; – is a number that the data cannot support.")
-    parts += [part for part in (_missing(measured), doubts(results)) if part]
-    parts.append(origin(record.header))
-    return "\n\n".join(parts) + "\n"
+def render_markdown(document: Document, *, every_metric: bool = False) -> str:
+    """Return the document: findings first, then its blocks, warnings, and where it comes from."""
+    parts = [f"### stopwav: {escape(document.title)}"]
+    parts.append("\n".join(f"- {escape(finding, 1000)}" for finding in document.findings))
+    parts += [_block(block) for block in shown(document.blocks, "markdown")]
+    measured = [result for result in document.measured if result.metrics]
+    if every_metric and measured:
+        parts.append(_metrics(measured))
+    parts.append("\n".join(f"- ⚠ **{escape(note.code)}** {escape(note.text)}" for note in footnotes(document.warned)))
+    if document.record is not None:
+        parts.append(origin(document.record.header))
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def origin(header: Header) -> str:
-    """Where a run comes from: what was measured, and on what machine."""
+    """Return where a run comes from: what was measured, and on what machine."""
     return f"Measured: {escape(measured_line(header))}<br>\nMachine: {escape(machine_line(header))}"
 
 
 def escape(text: str, longest: int = 300) -> str:
-    """The text as Markdown that shows it and does nothing else: no markup, cell, link, mention or control character."""
+    """Return Markdown that shows the text and does nothing else: no markup, cell, link, mention or control character."""
     return _MARKUP.sub(_reference, plain(text, longest))
 
 
-def _reference(found: re.Match[str]) -> str:
-    hush = "<!-- -->" if found[0] in _CALLS else ""
-    return f"&#{ord(found[0])};{hush}"
-
-
 def image(title: str, path: str) -> str:
-    """An image of a file, by its path."""
+    """Return an image of a file, by its path."""
     from urllib.parse import quote
 
     return f"![{escape(title)}]({quote(path)})\n"
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already; the first column is to the left, the others to the right."""
-    ruler = [":---", *["---:"] * (len(headings) - 1)]
+def _reference(match: re.Match[str]) -> str:
+    hush = "<!-- -->" if match[0] in _CALLS else ""
+    return f"&#{ord(match[0])};{hush}"
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Lines):
+        return "\n".join([f"{escape(block.title)}:", "", *(f"- {escape(line)}" for line in block.lines)])
+    if isinstance(block, Note):
+        return escape(block.text, 1000)
+    if isinstance(block, Missing) and block.reasons:
+        lines = [f"- {escape(reason)}" for reason in block.reasons]
+        summary = "<details><summary>Numbers and intervals that are missing, and why</summary>"
+        return "\n".join([summary, "", *lines, "", "</details>"])
+    return ""
+
+
+def _table(table: Table) -> str:
+    rows = []
+    for row in table.rows:
+        if row.heading:
+            rows.append([f"**{escape(row.cells[0].text)}**", *[""] * (len(table.columns) - 1)])
+        else:
+            first, *others = (_cell(cell.text) for cell in row.cells)
+            rows.append([INDENT * row.depth + first, *others])
+    title = [f"**{escape(table.title)}**"] if table.title else []
+    headings = [escape(column.heading, LONGEST_NAME) for column in table.columns]
+    aligned = [column.align for column in table.columns]
+    return "\n\n".join([*title, _grid(headings, aligned, rows), *(f"<sub>{escape(n, 600)}</sub>" for n in table.notes)])
+
+
+def _cell(text: str) -> str:
+    return text if _NUMBER.fullmatch(text) else escape(text)
+
+
+def _grid(headings: Sequence[str], aligned: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    ruler = [":---" if align == "left" else "---:" for align in aligned]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, ruler, *rows))
 
 
-def _key_metrics(results: Sequence[Result]) -> str:
-    rows: list[list[str]] = []
-    for heading, lines in lines_of(results):
-        rows.append([f"**{escape(heading)}**", *[""] * len(results)])
-        for line in lines:
-            rows.append([escape(line.label), *(_cell(result.metrics.get(line.metric), line) for result in results)])
-    return table(["", *(escape(result.name, LONGEST_NAME) for result in results)], rows)
-
-
-def _cell(estimate: Estimate | None, line: Row) -> str:
-    if estimate is None:
-        return "–"
-    if estimate.unit == "B":
-        return format_bytes(estimate.value) if estimate.value is not None else format_value(estimate)
-    return format_interval(estimate, line.scale, line.decimals)
-
-
-def metrics_table(results: Sequence[Result]) -> str:
+def _metrics(results: Sequence[Result]) -> str:
     """Every metric of every result with its interval."""
     names = dict.fromkeys(name for result in results for name in result.metrics)
     rows = []
     for name in names:
         estimates = [result.metrics.get(name) for result in results]
-        unit = next((one.unit for one in estimates if one is not None), "")
+        unit = next((estimate.unit for estimate in estimates if estimate is not None), "")
         # Seconds as they are stored: six decimals are microseconds.
-        cells = ["–" if one is None else format_interval(one, most=6) for one in estimates]
+        cells = [DASH if estimate is None else format_interval(estimate, most=6) for estimate in estimates]
         rows.append([escape(name), *cells, escape(unit)])
-    return table(["metric", *(escape(result.name, LONGEST_NAME) for result in results), "unit"], rows)
-
-
-def _missing(results: Sequence[Result]) -> str:
-    """Why numbers of the table or their intervals are missing, each reason once."""
-    reasons = reasons_of(results)
-    if not reasons:
-        return ""
-    lines = [f"- {escape(note)}: {escape('; '.join(labels))}" for note, labels in reasons.items()]
-    return "\n".join(["<details><summary>Numbers and intervals that are missing, and why</summary>", "", *lines]) + (
-        "\n\n</details>"
-    )
-
-
-def doubts(results: Sequence[Result]) -> str:
-    """Each warning once, with the engines it touches where it does not touch all."""
-    touched: dict[tuple[str, str], list[str]] = {}
-    for result in results:
-        for caution in result.warnings:
-            touched.setdefault((caution.code, caution.message), []).append(result.name)
-    lines = []
-    for (code, message), names in touched.items():
-        whom = "" if len(names) == len(results) else f"{', '.join(names)}: "
-        lines.append(f"- ⚠ **{escape(code)}** {escape(whom + message)}")
-    return "\n".join(lines)
+    headings = ["metric", *(escape(result.name, LONGEST_NAME) for result in results), "unit"]
+    return _grid(headings, ["left", *["right"] * (len(headings) - 1)], rows)

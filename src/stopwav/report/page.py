@@ -1,28 +1,26 @@
-"""One self-contained HTML page: what was measured, what was found, and the raw runs, with no request to anywhere."""
+"""Documents as one self-contained HTML page, with the raw runs inside and no request to anywhere."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
-from stopwav.report.charts import Chart, chart_script
-from stopwav.report.charts.palette import css_variables
-from stopwav.report.definitions import Definition
+from stopwav.report.chart import Chart, chart_script
+from stopwav.report.document import Document
+from stopwav.report.facts import facts
+from stopwav.report.html_blocks import Drawn, draw_blocks
 from stopwav.report.numbers import format_bytes, format_interval, format_value
+from stopwav.report.palette import css_variables
 from stopwav.report.plain import plain
-from stopwav.report.presentation import Presentation, presentation_of
-from stopwav.report.sections import Part, Section
-from stopwav.report.sections.cautions import footnotes
-from stopwav.report.sections.facts import facts
+from stopwav.report.warnings import footnotes
 from stopwav.stats import Estimate
-
-__all__ = ["Section", "render_page"]
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
 LARGEST_RAW_BYTES = 24_000_000
@@ -30,59 +28,52 @@ _RAW_GONE = "not embedded: the run file is no longer where it was read from"
 _RAW_LARGE = "not embedded: it is too large for a page; ask for the file beside it"
 
 
-def render_page(sections: Sequence[Section], *, comparison_html: str = "") -> str:
-    """The whole page: a section a run, and on top of them the comparison, which is trusted markup."""
-    parts = [_shown(section).section(section, f"s{index}-") for index, section in enumerate(sections)]
-    scripts = [chart_script(), text("page.js"), text("timeline.js")] if _drawn(parts) else [text("page.js")]
-    style = f":root {{\n{css_variables()}\n}}\n{text('page.css')}"
+@dataclass(frozen=True)
+class PageSection:
+    """One document with the charts that its blocks name, and the title and meaning of a metric."""
+
+    document: Document
+    charts: Mapping[str, Chart]
+    define: Callable[[str], tuple[str, str] | None]
+
+
+def render_page(sections: Sequence[PageSection], comparison: Document | None = None) -> str:
+    """Return the whole page: a section a document, and on top of them the comparison of their runs."""
+    drawn = [draw_blocks(section.document, section.charts, f"s{index}-") for index, section in enumerate(sections)]
+    charts = {key: chart.spec for part in drawn for key, chart in part.charts.items()}
+    scripts = [chart_script(), text("page.js"), text("timeline.js")] if charts else [text("page.js")]
     return template("page.html.jinja").render(
-        title=_title(sections),
+        title=plain(comparison.title if comparison else sections[0].document.title, 200),
         policy=_policy(scripts),
-        style=Markup(style),
+        style=Markup(f":root {{\n{css_variables()}\n}}\n{text('page.css')}"),
         scripts=[Markup(script) for script in scripts],
-        comparison=Markup(comparison_html),
-        sections=[_context(index, *pair) for index, pair in enumerate(zip(sections, parts, strict=True))],
-        charts={key: chart.spec for part in parts for key, chart in part.charts.items()},
+        comparison=None if comparison is None else draw_blocks(comparison, {}, "c-").html,
+        sections=[_context(index, *pair) for index, pair in enumerate(zip(sections, drawn, strict=True))],
+        charts=charts,
         definitions=_definitions(sections),
     )
 
 
-def _shown(section: Section) -> Presentation:
-    return presentation_of(section.record.header.study)
-
-
-def _drawn(parts: Sequence[Part]) -> Mapping[str, Chart]:
-    return {key: chart for part in parts for key, chart in part.charts.items()}
-
-
-def _title(sections: Sequence[Section]) -> str:
-    heads = [_heading(section) for section in sections]
-    return heads[0] if len(heads) == 1 else f"{len(heads)} runs compared"
-
-
-def _heading(section: Section) -> str:
-    names = [plain(str(name), 40) for name in _shown(section).subject(section)]
-    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
-    study = plain(section.record.header.study, 40)
-    return f"{study[:1].upper()}{study[1:]}" + (f" of {listed}" if listed else "")
-
-
-def _context(index: int, section: Section, part: Part) -> dict[str, Any]:
-    packed, missing = _raw(section.record)
-    blobs = {**part.blobs, f"s{index}-raw": packed} if packed else dict(part.blobs)
+def _context(index: int, section: PageSection, drawn: Drawn) -> dict[str, Any]:
+    document = section.document
+    packed, missing = ("", "") if document.record is None else _raw(document.record)
+    blobs = {**drawn.blobs, f"s{index}-raw": packed} if packed else dict(drawn.blobs)
     return {
         "prefix": f"s{index}-",
-        "heading": _heading(section),
-        "facts": facts(section.record),
+        "heading": plain(document.title, 200),
+        "facts": [] if document.record is None else facts(document.record),
         # A number stays on one line with its unit.
-        "findings": [finding.replace(" %", "\u00a0%").replace(" s ", "\u00a0s ") for finding in part.findings],
-        "footnotes": footnotes(_shown(section).doubted(section)),
-        "html": Markup(part.html),
+        "findings": [
+            plain(finding, 1000).replace(" %", "\u00a0%").replace(" s ", "\u00a0s ") for finding in document.findings
+        ],
+        "footnotes": footnotes(document.warned),
+        "html": drawn.html,
         "blobs": {key: Markup(value) for key, value in blobs.items()},
+        "raw": document.record is not None,
         "raw_missing": missing,
-        "raw_name": plain(section.record.path.name, 120),
+        "raw_name": "" if document.record is None else plain(document.record.path.name, 120),
         "raw_size": format_bytes(float(len(packed) * 3 // 4)) if packed else "",
-        "metrics": [row for result in _shown(section).named(section) for row in _metric_rows(section, result)],
+        "metrics": [row for result in document.measured for row in _metric_rows(section, result)],
     }
 
 
@@ -96,14 +87,15 @@ def _raw(record: Record) -> tuple[str, str]:
     return (packed, "") if len(packed) <= LARGEST_RAW_BYTES else ("", _RAW_LARGE)
 
 
-def _metric_rows(section: Section, result: Result) -> list[dict[str, Any]]:
-    known = _shown(section).definition
-    return [_metric_row(result, name, estimate, known(name)) for name, estimate in result.metrics.items()]
+def _metric_rows(section: PageSection, result: Result) -> list[dict[str, Any]]:
+    return [
+        _metric_row(result, name, estimate, section.define(name)) for name, estimate in result.metrics.items()
+    ]
 
 
-def _metric_row(result: Result, name: str, estimate: Estimate, known: Definition | None) -> dict[str, Any]:
+def _metric_row(result: Result, name: str, estimate: Estimate, known: tuple[str, str] | None) -> dict[str, Any]:
     return {
-        "metric": plain(known.title if known else name, 80),
+        "metric": plain(known[0] if known else name, 80),
         "name": plain(name, 80),
         "engine": plain(result.name, 40),
         # Seconds as they are stored: six decimals are microseconds.
@@ -116,11 +108,13 @@ def _metric_row(result: Result, name: str, estimate: Estimate, known: Definition
     }
 
 
-def _definitions(sections: Sequence[Section]) -> dict[str, tuple[str, str]]:
-    """Title and sentence of every metric on the page."""
-    names = {name: section for section in sections for result in section.results for name in result.metrics}
-    known = {name: _shown(names[name]).definition(name) for name in sorted(names)}
-    return {name: (one.title, one.text) for name, one in known.items() if one is not None}
+def _definitions(sections: Sequence[PageSection]) -> dict[str, tuple[str, str]]:
+    """Title and meaning of every metric on the page."""
+    owners = {
+        name: section for section in sections for result in section.document.measured for name in result.metrics
+    }
+    known = {name: owners[name].define(name) for name in sorted(owners)}
+    return {name: definition for name, definition in known.items() if definition is not None}
 
 
 def _policy(scripts: Sequence[str]) -> str:

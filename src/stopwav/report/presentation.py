@@ -11,28 +11,28 @@ from rich.console import Console
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
 from stopwav.report.charts import Chart
-from stopwav.report.compare_definitions import compare_definition
 from stopwav.report.compare_layout import by_letter
 from stopwav.report.compare_markdown import compare_markdown
 from stopwav.report.compare_table import print_compare
-from stopwav.report.definitions import Definition, definition
 from stopwav.report.detail import Detail
 from stopwav.report.explanation import explanation_markdown, print_explanation
-from stopwav.report.grid_definitions import GRID_DEFINITIONS
 from stopwav.report.grid_layout import arrange, by_place
 from stopwav.report.grid_markdown import grid_markdown
 from stopwav.report.grid_table import print_grid
 from stopwav.report.latency_table import print_latency
-from stopwav.report.loss_definitions import LOSS_DEFINITIONS
 from stopwav.report.loss_markdown import loss_markdown
 from stopwav.report.loss_table import print_loss
 from stopwav.report.markdown import markdown_report
 from stopwav.report.sections import Part, Section, compare, grid, latency, loss, step
 from stopwav.report.step_comparison import step_comparison_html
-from stopwav.report.step_definitions import STEP_DEFINITIONS
 from stopwav.report.step_layout import arrange_step, told_cautions
 from stopwav.report.step_markdown import step_markdown
 from stopwav.report.step_table import print_step
+from stopwav.studies.compare.definitions import compare_definition
+from stopwav.studies.grid.definitions import GRID_DEFINITIONS
+from stopwav.studies.latency.definitions import Definition, definition
+from stopwav.studies.loss.definitions import LOSS_DEFINITIONS
+from stopwav.studies.step.definitions import STEP_DEFINITIONS
 
 # What a run says beside its results, by key, such as the card of a comparison; for charts, what they show as well.
 Beside = Mapping[str, Any]
@@ -112,31 +112,31 @@ def _compared(section: Section) -> Sequence[str]:
 
 # Altair takes longer to import than all the rest: the charts of a study are imported when they are drawn.
 def _latency_charts(view: Beside, results: Sequence[Result]) -> dict[str, Chart]:
-    from stopwav.report.charts.latency import latency_charts
+    from stopwav.studies.latency.charts import latency_charts
 
     return latency_charts(view)
 
 
 def _grid_charts(view: Beside, results: Sequence[Result]) -> dict[str, Chart]:
-    from stopwav.report.charts.grid import grid_charts
+    from stopwav.studies.grid.charts import grid_charts
 
     return grid_charts(results)
 
 
 def _compare_charts(view: Beside, results: Sequence[Result]) -> dict[str, Chart]:
-    from stopwav.report.charts.compare import compare_charts
+    from stopwav.studies.compare.charts import compare_charts
 
     return compare_charts(results, view["card"])
 
 
 def _loss_charts(view: Beside, results: Sequence[Result]) -> dict[str, Chart]:
-    from stopwav.report.charts.loss import loss_charts
+    from stopwav.studies.loss.charts import loss_charts
 
     return loss_charts(results)
 
 
 def _step_charts(view: Beside, results: Sequence[Result]) -> dict[str, Chart]:
-    from stopwav.report.charts.step import step_charts
+    from stopwav.studies.step.charts import step_charts
 
     return step_charts(view, results)
 

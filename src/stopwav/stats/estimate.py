@@ -22,6 +22,8 @@ class Estimate:
     n: int = 0
     unit: str = ""
     note: str = ""
+    # What code may decide on, where the note is for people: why there is no value, or what kind of number it is.
+    code: str = ""
 
     def __post_init__(self) -> None:
         value, low, high = _finite(self.value), _finite(self.low), _finite(self.high)
@@ -57,3 +59,22 @@ def why_unusable(values: NDArray[np.float64]) -> str:
 def _finite(number: float | None) -> float | None:
     """`number` as a plain float, or None where it is not finite."""
     return float(number) if number is not None and math.isfinite(number) else None
+
+
+def scaled(estimate: Estimate, factor: float, unit: str = "") -> Estimate:
+    """Return the estimate times a factor."""
+    if estimate.value is None:
+        return Estimate(None, unit=unit, note=estimate.note)
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return Estimate(estimate.value * factor, low, high, estimate.n, unit, estimate.note, estimate.code)
+
+
+def inverse(estimate: Estimate) -> Estimate:
+    """Return one over the estimate; without the end whose inverse would be infinite or negative."""
+    if not estimate.value or estimate.value < 0:
+        return Estimate(None, note=estimate.note or "not above zero, so there is no inverse")
+    low = 1 / estimate.high if estimate.high else None
+    high = 1 / estimate.low if estimate.low and estimate.low > 0 else None
+    if low is None or high is None:
+        low = high = None
+    return Estimate(1 / estimate.value, low, high, estimate.n, "", estimate.note, estimate.code)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stopwav.errors import StopwavError
-from stopwav.studies.catalogue import STUDIES, find
-from stopwav.studies.plan_file import Cell
+from stopwav.studies.plan.plan_file import Cell
+from stopwav.studies.study import STUDIES, find
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _loss_problems(cell: Cell) -> Iterator[str]:
 
 def _engine_problems(cell: Cell) -> Iterator[str]:
     from stopwav.engines.registry import prepare
-    from stopwav.studies.grid import engine_of
+    from stopwav.studies.grid.run import engine_of
 
     if "engine" in cell.arguments:
         try:

@@ -1,47 +1,158 @@
-"""What every study begins with: a spec that was checked, where its run goes, and what its header says of today."""
+"""The settings of a study, each declared once: the command line, the Python function and the plan file read them here."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stopwav.errors import StopwavError
-from stopwav.record import Header, now
-from stopwav.studies.catalogue import flag_of
+from stopwav.errors import StopwavError, suggestion
+from stopwav.record import Header, Record, now
 
 DEFAULT_FOLDER = Path("stopwav-runs")
 
 # What is being done, how much of it is finished, and of how much.
 Progress = Callable[[str, int, int], None]
 
-Spec = TypeVar("Spec", bound=BaseModel)
+Spec = TypeVar("Spec", bound="StudySpec")
+
+# A flag leaves out the unit that its setting's name carries: --time-limit is time_limit_s.
+_UNITS = ("_s", "_gb")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What the command line says of a setting. A positional one is an argument; others are flags, named by the setting.
+
+    A setting that is not `stored` says how to run, not what to measure: two runs that differ in it alone are the same.
+    """
+
+    help: str
+    positional: bool = False
+    metavar: str | None = None
+    stored: bool = True
+    # Old names of the flag, still understood.
+    aliases: tuple[str, ...] = ()
+    # The value of a flag that stands alone, without one.
+    bare: str | None = None
+
+
+@dataclass(frozen=True)
+class PythonOnly:
+    """A setting that only Python code can give: no value that a file or a flag can hold."""
+
+    stored: bool = True
+
+
+class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True):
+    """The settings of a run. Two runs with equal stored settings measure the same thing."""
+
+    save: Annotated[Path, Option("Folder for the run file.", stored=False)] = DEFAULT_FOLDER
+    resume: Annotated[
+        bool, Option("Continue the newest unfinished run of this command.", stored=False)
+    ] = False
+    progress: Annotated[Progress | None, PythonOnly(stored=False)] = None
+
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """Return what the command line takes, by setting: a study's own settings first, then where the run goes."""
+        found = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
+        declared = {name: option for name, option in found.items() if option is not None}
+        shared = [name for name in declared if name in StudySpec.model_fields]
+        return {name: declared[name] for name in [*(n for n in declared if n not in shared), *shared]}
+
+    def stored(self) -> dict[str, Any]:
+        """Return the settings as the header of a run holds them."""
+        unstored = {
+            name
+            for name, field in type(self).model_fields.items()
+            if not getattr(_metadata(field.metadata, Option, PythonOnly), "stored", True)
+        }
+        return self.model_dump(exclude=unstored)
+
+    def report(self, task: str, done: int, total: int) -> None:
+        """Tell whoever watches how much of a task is done."""
+        if self.progress is not None:
+            self.progress(task, done, total)
+
+
+def study_function(spec: type[Spec], *positional: str) -> Callable[[Callable[[Spec], Record]], Callable[..., Record]]:
+    """Return a decorator that makes a function of a spec one of its settings, given by name or by these positions."""
+
+    def decorate(run: Callable[[Spec], Record]) -> Callable[..., Record]:
+        signature = signature_of(spec, positional)
+
+        @functools.wraps(run)
+        def function(*arguments: Any, **settings: Any) -> Record:
+            named = dict(zip(positional, arguments, strict=False))
+            if len(arguments) > len(positional) or named.keys() & settings:
+                signature.bind(*arguments, **settings)  # raises as Python does for wrong arguments
+            return run(checked(spec, **named, **settings))
+
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def signature_of(spec: type[StudySpec], positional: tuple[str, ...]) -> inspect.Signature:
+    """Return the signature of a study's function: its settings with their types and defaults."""
+    fields = spec.model_fields
+    parameters = []
+    for name in [*positional, *(name for name in spec.options() if name not in positional), *_python_only(spec)]:
+        if name in [parameter.name for parameter in parameters]:
+            continue
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in positional else inspect.Parameter.KEYWORD_ONLY
+        field = fields[name]
+        default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=field.annotation))
+    return inspect.Signature(parameters, return_annotation="Record")
 
 
 def checked(model: type[Spec], /, **fields: Any) -> Spec:
-    """The spec, or an error that names the option with a wrong value."""
+    """Return the spec, or raise an error that names the option with a wrong value."""
+    for name in fields:
+        if name not in model.model_fields:
+            raise StopwavError(f"unknown setting {name!r}; {suggestion(name, model.model_fields)}")
     try:
         return model(**fields)
     except ValidationError as error:
         first = error.errors()[0]
-        message = said(first)
+        message = format_validation_error(first)
         if not first["loc"]:  # settings that do not go together; the message names them
             raise StopwavError(message) from error
         # Of a list, what is wrong is the item, which is the input.
         raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {first['input']!r}: {message}") from error
 
 
-def said(error: Mapping[str, Any]) -> str:
-    """What pydantic found wrong with a value, in the house's words."""
+def format_validation_error(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says is wrong with a value, as a sentence of ours."""
     if error["type"] == "too_short":
         return "should have one value at least"
     return " ".join(error["msg"].removeprefix("Value error, ").replace("Input should", "should").split())
 
 
-def header_of(study: str, spec: BaseModel, **more: Any) -> Header:
-    """The header of a run that starts now, on this machine; `more` is what the study itself has to say."""
+def flag_of(setting: str) -> str:
+    """Return the flag of a setting, without its dashes: `time_limit_s` is `time-limit`."""
+    unit = next((unit for unit in _UNITS if setting.endswith(unit)), "")
+    return setting.removesuffix(unit).replace("_", "-")
+
+
+def setting_of(spec: type[StudySpec], key: str) -> str | None:
+    """Return the setting that a key of a file names, written as its flag or as its parameter; None where none is."""
+    name = key.replace("-", "_")
+    # `engine` may stand for a list of one.
+    candidates = (name, *(name + unit for unit in _UNITS), f"{name}s")
+    return next((candidate for candidate in candidates if candidate in spec.options()), None)
+
+
+def make_header(study: str, spec: StudySpec, **more: Any) -> Header:
+    """Return the header of a run that starts now, on this machine; `more` is what the study itself adds."""
     from stopwav import __version__
     from stopwav.measure.health import health
     from stopwav.measure.machine import describe
@@ -50,8 +161,16 @@ def header_of(study: str, spec: BaseModel, **more: Any) -> Header:
         stopwav=__version__,
         study=study,
         started=now(),
-        spec=spec.model_dump(),
+        spec=spec.stored(),
         machine=describe().as_dict(),
-        warnings=[{"code": caution.code, "message": caution.message} for caution in health()],
+        warnings=[{"code": warning.code, "message": warning.message} for warning in health()],
         **more,
     )
+
+
+def _python_only(spec: type[StudySpec]) -> list[str]:
+    return [name for name, field in spec.model_fields.items() if _metadata(field.metadata, PythonOnly) is not None]
+
+
+def _metadata(metadata: list[Any], *kinds: type) -> Any:
+    return next((item for item in metadata if isinstance(item, kinds)), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from stopwav.report.assets import template
 from stopwav.report.charts import charts_of
-from stopwav.report.charts.palette import engine_ink
 from stopwav.report.compare_findings import compare_findings
 from stopwav.report.compare_layout import (
     Layout,
@@ -21,9 +20,10 @@ from stopwav.report.compare_layout import (
     verdict_rows,
 )
 from stopwav.report.compare_parts import LABEL
+from stopwav.report.palette import engine_ink
 from stopwav.report.plain import plain
 from stopwav.report.sections.section import Part, Section
-from stopwav.stats.card import Card
+from stopwav.studies.compare.card import Card
 
 
 def render_section(section: Section, prefix: str) -> Part:

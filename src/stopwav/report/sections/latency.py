@@ -8,15 +8,15 @@ from typing import Any
 from stopwav.record import Result
 from stopwav.report.assets import pack, template
 from stopwav.report.charts import Chart, latency_charts
-from stopwav.report.charts.palette import engine_ink
 from stopwav.report.explanation import HEADINGS, explanation_finding, label, notes, row
 from stopwav.report.findings import latency_finding
 from stopwav.report.latency_table import Row, lines_of
+from stopwav.report.palette import engine_ink
 from stopwav.report.plain import plain
 from stopwav.report.sections.cautions import Footnote, footnotes
 from stopwav.report.sections.number import Number, number
 from stopwav.report.sections.section import Part, Section
-from stopwav.stats.gain import Explanation
+from stopwav.studies.latency.gain import Explanation
 
 # What a reader compares engines by, a column each.
 HEADLINES = (

@@ -1,0 +1,137 @@
+"""The verb of a study, made from its settings: each is declared once, in the spec, and read here."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+
+from stopwav.cli import options
+from stopwav.report.document import Detail
+
+if TYPE_CHECKING:
+    from stopwav.studies.spec import Option, StudySpec
+    from stopwav.studies.study import Study
+
+# What every study's verb takes besides its settings.
+_SHOWN: dict[str, Any] = {"every_metric": options.EveryMetric, "no_html": options.NoHtml, "json": options.Json}
+
+
+def study_verb(study: Study) -> Callable[..., None]:
+    """Return the verb: parse, announce how long it may take, measure, print."""
+
+    def verb(context: typer.Context, **values: Any) -> None:
+        given = [name for name in values if _is_given(context, name)]
+        settings = {name: _parsed(study.spec, name, values[name]) for name in study.spec.options()}
+        if "rounds" in settings and values.get("quick"):
+            settings["rounds"] = 1
+        own = {name: values[name] for name in study.verb.options}
+        prepared = study.verb.prepare({**settings, **own, "json": values["json"]}, given)
+        if prepared is None:
+            return
+        _measure(study, {name: prepared[name] for name in study.spec.options() if name in prepared}, values)
+
+    verb.__name__ = study.name
+    verb.__doc__ = study.question
+    parameters = _parameters(study)
+    verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return verb
+
+
+def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> None:
+    from stopwav.cli.forecast_line import forecast_line
+    from stopwav.cli.output import print_run, progress_bar
+
+    line = None if settings.get("resume") else forecast_line(study, settings)
+    if line:
+        print(line, file=sys.stderr)
+    with progress_bar(resumable=True) as progress:
+        record = study.run(**settings, progress=progress)
+    study.verb.after(record, settings)
+    fields = {name: values[name] for name in ("every_metric", "scientific", "unfold", "labels") if name in values}
+    print_run(record, as_json=values["json"], detail=Detail(**fields), page=not values["no_html"])
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
+def _parameters(study: Study) -> list[inspect.Parameter]:
+    fields = study.spec.model_fields
+    parameters = [inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
+    for name, option in study.spec.options().items():
+        field = fields[name]
+        default = ... if field.is_required() else field.get_default(call_default_factory=True)
+        parameters.append(_parameter(name, field.annotation, default, option))
+        if name == "rounds":
+            parameters.append(_keyword("quick", options.Quick, False))
+    for name, annotation in {**study.verb.options, **_SHOWN}.items():
+        parameters.append(_keyword(name, annotation, None if name == "labels" else False))
+    return parameters
+
+
+def _parameter(name: str, annotation: Any, default: Any, option: Option) -> inspect.Parameter:
+    kind, flag = _kind(annotation), _flag(name)
+    if _numbers(annotation):
+        default = None if default in (None, ...) else ",".join(f"{number:g}" for number in default)
+    if option.positional:
+        wanted = typer.Argument(metavar=option.metavar, help=option.help)
+        # An argument that may be left out is left out of the settings too.
+        default = inspect.Parameter.empty if default is ... else None
+        kind = kind if default is inspect.Parameter.empty else kind | None
+        return _keyword(name, Annotated[kind, wanted], default)
+    flags = [f"--{flag}", *option.aliases] if kind is bool or option.aliases else []
+    if kind == list[str]:
+        kind, default = list[str] | None, None
+    return _keyword(name, Annotated[kind, typer.Option(*flags, metavar=option.metavar, help=option.help)], default)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(name: str) -> str:
+    from stopwav.studies.spec import flag_of
+
+    return flag_of(name)
+
+
+def _kind(annotation: Any) -> Any:
+    """The type that typer reads: numbers of a list come with commas, and a choice is checked by the spec."""
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [_kind(part) for part in get_args(annotation) if part is not type(None)]
+        return inner[0] | None if type(None) in get_args(annotation) else inner[0]
+    if _numbers(annotation) or get_origin(annotation) is typing.Literal:
+        return str
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    return annotation
+
+
+def _numbers(annotation: Any) -> type | None:
+    """The type of the numbers of a list, where the setting is one."""
+    for part in (annotation, *get_args(annotation)):
+        if get_origin(part) is list:
+            item = get_args(part)[0]
+            item = get_args(item)[0] if get_origin(item) is Annotated else item
+            if item in (int, float):
+                return typing.cast(type, item)
+    return None
+
+
+def _parsed(spec: type[StudySpec], name: str, value: Any) -> Any:
+    field = spec.model_fields[name]
+    number = _numbers(field.annotation)
+    if number is not None and isinstance(value, str):
+        example = "1,2,5" if number is float else "1,4,8"
+        return options.read_numbers(f"--{_flag(name)}", value, number, example)
+    if value is None and get_origin(field.annotation) is list:
+        return []
+    return str(value) if isinstance(value, Path) and field.annotation is not Path else value

@@ -1,0 +1,206 @@
+"""A document: what a run says, as blocks that know no medium. Each renderer turns all of them into its own form.
+
+Texts are as they came, with whatever an engine put into a name: making them safe to show is each renderer's task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stopwav.record import Record, Result
+from stopwav.stats import Estimate
+
+Medium = Literal["terminal", "markdown", "page"]
+EVERYWHERE: tuple[Medium, ...] = ("terminal", "markdown", "page")
+TEXT: tuple[Medium, ...] = ("terminal", "markdown")
+PAGE: tuple[Medium, ...] = ("page",)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much of a run is shown, as the options of the command line ask for it."""
+
+    every_metric: bool = False
+    # The real-time factors of a grid in the notation 4.08E-02.
+    scientific: bool = False
+    # The repeated layers of a step one by one, and only the rows whose label matches.
+    unfold: bool = False
+    labels: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a number comes from: the page shows its definition, interval, count and warnings on demand."""
+
+    result: str
+    metric: str
+    estimate: Estimate
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: its text, and a shorter one without its interval for where columns are many."""
+
+    text: str
+    short: str | None = None
+    source: Source | None = None
+    # A share of 1, drawn as a bar where the medium has bars.
+    bar: float | None = None
+    # Where it leads on the page.
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table. Only text that may be folded is ever broken over lines: a number never is."""
+
+    heading: str
+    align: Literal["left", "right"] = "right"
+    fold: bool = False
+    # The number of the engine whose colour marks the heading on the page, and how it ended where that was not well.
+    colour: int | None = None
+    status: str = ""
+    # Left out on a terminal that is too narrow for all columns.
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: its cells; `depth` indents the first; a heading row has one cell and begins a group of rows."""
+
+    cells: tuple[Cell, ...]
+    depth: int = 0
+    heading: bool = False
+    colour: int | None = None
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. On a narrow terminal it loses its intervals, or is split by columns, each part with the first one."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    title: str = ""
+    # Below the table, such as what a mark means.
+    notes: tuple[str, ...] = ()
+    # The column that names the row.
+    label: int = 0
+    sortable: bool = False
+    media: tuple[Medium, ...] = EVERYWHERE
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A titled list of sentences."""
+
+    title: str
+    lines: tuple[str, ...]
+    media: tuple[Medium, ...] = EVERYWHERE
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence. A quiet one explains, and is set back."""
+
+    text: str
+    quiet: bool = True
+    media: tuple[Medium, ...] = EVERYWHERE
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why numbers or intervals are missing, a reason a line."""
+
+    reasons: tuple[str, ...]
+    media: tuple[Medium, ...] = TEXT
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Charts by name, in which a `*` stands for anything: a figure for each chart whose name fits the first pattern.
+
+    Further patterns of a figure name what is drawn below it, with the same text for the `*`. Charts are named and not
+    held, as most media draw none.
+    """
+
+    figures: tuple[tuple[str, ...], ...]
+    layout: Literal["column", "grid"] = "column"
+    media: tuple[Medium, ...] = PAGE
+
+    def names(self, charts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the names of the charts of each figure, of those that there are."""
+        found = []
+        for first, *others in self.figures:
+            before, star, after = first.partition("*")
+            for name in charts:
+                fits = name.startswith(before) and name.endswith(after) and len(name) >= len(before + after)
+                if name == first or (star and fits):
+                    middle = name.removeprefix(before).removesuffix(after)
+                    below = [other.replace("*", middle) for other in others]
+                    found.append((name, *(other for other in below if other in charts)))
+        return found
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A card per engine with what is known of it: pairs of a label and a text."""
+
+    cards: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    media: tuple[Medium, ...] = PAGE
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """Streams to replay moment by moment, and the one to show first."""
+
+    streams: tuple[Mapping[str, Any], ...]
+    first: int
+    note: str
+    media: tuple[Medium, ...] = PAGE
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under one heading of the page; elsewhere they follow each other. A folded one is opened on demand."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    folded: bool = False
+    media: tuple[Medium, ...] = EVERYWHERE
+
+
+Block = Table | Lines | Note | Missing | Figures | Facts | Timelines | Section
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a run says: title, findings, blocks, and the results whose warnings and metrics are listed."""
+
+    title: str
+    blocks: tuple[Block, ...] = ()
+    findings: tuple[str, ...] = ()
+    # The run that it is of, for where it comes from.
+    record: Record | None = None
+    # Results under names short enough to be told apart: those whose warnings are shown, and those whose every metric
+    # is listed on the page and with `--all`.
+    warned: tuple[Result, ...] = ()
+    measured: tuple[Result, ...] = ()
+    # Whether a warning of that code casts doubt on that metric.
+    doubts: Callable[[str, str], bool] = lambda code, metric: True
+
+
+def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
+    """Return the blocks that a medium shows, those of sections in their places where it has no sections."""
+    found: list[Block] = []
+    for block in blocks:
+        if medium not in block.media:
+            continue
+        if isinstance(block, Section) and medium != "page":
+            found += shown(block.blocks, medium)
+        else:
+            found.append(block)
+    return found

@@ -1,0 +1,173 @@
+"""One engine of a comparison, inside its own fresh process: what it is, and what its inputs cost."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stopwav.engines.protocol import Engine
+from stopwav.engines.registry import make
+from stopwav.errors import StopwavError
+from stopwav.measure.energy_series import WindowEnergy, idle_window, with_external, work_windows
+from stopwav.measure.meters import NoMeter, find_meters
+from stopwav.measure.plan import Plan
+from stopwav.measure.rounds import clock_for
+from stopwav.measure.sampler import warm_up
+from stopwav.measure.workload import Scalar
+from stopwav.speech.audio import Audio, load
+from stopwav.speech.corpus import Utterance
+from stopwav.studies.audio_input import BUNDLED, make_audio
+
+# A frame is the 10 ms that features advance by, in every recogniser of this field.
+FRAME_S = 0.01
+NOT_TORCH = "not a torch model"
+
+
+@dataclass(frozen=True)
+class LengthWorkload:
+    """Transcribing so many frames of speech: the engine is loaded and the input made before anything is timed."""
+
+    engine: str
+    frames: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Engine and length."""
+        return f"{self.engine} {self.frames} frames"
+
+    @property
+    def params(self) -> Mapping[str, Scalar]:
+        """What tells the lengths apart."""
+        return {"frames": self.frames}
+
+    def setup(self) -> Callable[[], object]:
+        """The call that transcribes the input."""
+        engine = _offline(self.engine)
+        return _Call(engine, _speech(engine, self.frames, self.seed))
+
+
+class _Call:
+    """One input through an engine, and what is to be said of both afterwards."""
+
+    def __init__(self, engine: Engine, audio: Audio) -> None:
+        self._engine, self._audio = engine, audio
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the engine is, and how many tokens it wrote for this input."""
+        return {"engine": self._engine.info.to_json(), "emitted_tokens": _emitted(self._engine)}
+
+    def __call__(self) -> str:
+        """The text of the input."""
+        return _text(self._engine, self._audio)
+
+
+class EngineRunner:
+    """One engine in its process. Each method returns plain values, ready for the run file."""
+
+    def __init__(self, engine: str, device: str) -> None:
+        self._clock = clock_for(device)
+        loaded = self._clock.time(lambda: _offline(engine))
+        self._engine: Engine = loaded.result
+        self._load_s = loaded.wall_s
+        self._idle: WindowEnergy | None = None
+
+    def describe(self, depth: int) -> dict[str, Any]:
+        """What the engine is, and its parameters where it has a torch network."""
+        network = getattr(self._engine, "network", None)
+        if network is None:
+            return {"engine": self._engine.info.to_json(), "parameters": None}
+        from stopwav.studies.compare.parameters import count_parameters
+
+        return {"engine": self._engine.info.to_json(), "parameters": count_parameters(network, depth)}
+
+    def operations(self, frames: int, depth: int, seed: int) -> dict[str, Any]:
+        """The multiply-adds of one input, or why they were not counted."""
+        network = getattr(self._engine, "network", None)
+        if network is None:
+            return {"multiply_adds": None, "reason": NOT_TORCH}
+        from stopwav.studies.compare.operations import count_multiply_adds
+
+        audio = _speech(self._engine, frames, seed)
+        return count_multiply_adds(network, lambda: _text(self._engine, audio), depth)
+
+    def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
+        """What the engine is, what loading it took, its first call, and what each warm-up call took."""
+        audio = self._load(utterance)
+        first_s = self._clock.time(lambda: _text(self._engine, audio)).wall_s
+        warmup_s, cautions = warm_up(lambda: _text(self._engine, audio), self._clock, plan)
+        return {
+            "engine": self._engine.info.to_json(),
+            "load_s": self._load_s,
+            "first_s": first_s,
+            "warmup_s": list(warmup_s),
+            "cautions": [[caution.code, caution.message] for caution in cautions],
+        }
+
+    def transcribe(self, utterance: Utterance) -> dict[str, Any]:
+        """The text of one utterance, and what it took."""
+        audio = self._load(utterance)
+        # The harness's own litter is swept before the call, not inside it.
+        gc.collect()
+        timing = self._clock.time(lambda: _text(self._engine, audio))
+        return {
+            "seconds": timing.wall_s,
+            "device_s": timing.device_s,
+            "audio_s": audio.duration_s,
+            "text": timing.result,
+            "emitted_tokens": _emitted(self._engine),
+        }
+
+    def energy(self, frames: int, seed: int, plan: Plan, time_s: float, external: bool) -> dict[str, Any]:
+        """The windows of one input that repeats, and the one of idling before the first; raises without a meter."""
+        meters = find_meters()
+        meter = meters.joined()
+        if external:
+            meter = with_external(meter)
+        if isinstance(meter, NoMeter):
+            raise StopwavError(f"no meter: {meter.reason}")
+        call = _Call(self._engine, _speech(self._engine, frames, seed))
+        if self._idle is None:
+            # Once: a GPU keeps its clocks up after work, so that a later length would have another idle than the first.
+            self._idle = idle_window(meter)
+        _, cautions = warm_up(call, self._clock, plan)
+        windows = work_windows(call, meter, time_s=time_s)
+        return {
+            **call.facts,
+            "source": meter.source,
+            "tick_s": meter.tick_s,
+            "whole": list(meters.whole),
+            "idle": asdict(self._idle),
+            "windows": [asdict(window) for window in windows],
+            "cautions": [[caution.code, caution.message] for caution in cautions],
+        }
+
+    def _load(self, utterance: Utterance) -> Audio:
+        return load(utterance.path, self._engine.info.sample_rate_hz, utterance.start_s, utterance.end_s)
+
+
+def _offline(name: str) -> Engine:
+    engine = make(name)
+    if not isinstance(engine, Engine):
+        raise StopwavError(f"engine {name!r} takes no whole utterances (it has no transcribe()); compare needs that")
+    return engine
+
+
+def _speech(engine: Engine, frames: int, seed: int) -> Audio:
+    return make_audio(BUNDLED, frames * FRAME_S, engine.info.sample_rate_hz, seed)
+
+
+def _text(engine: Engine, audio: Audio) -> str:
+    texts = engine.transcribe([audio])
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise StopwavError(f"the engine returned {repr(texts)[:60]} where a list of one text is expected")
+    return texts[0]
+
+
+def _emitted(engine: Engine) -> int | None:
+    """How many tokens the last text has; None where the engine does not say."""
+    emitted = getattr(engine, "emitted_tokens", None)
+    return None if not emitted else int(emitted[0])

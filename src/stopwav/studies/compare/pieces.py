@@ -1,0 +1,170 @@
+"""The pieces of a comparison, read back: all that a run holds of each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stopwav.measure.energy_series import WindowEnergy
+from stopwav.measure.grain import Grain
+from stopwav.measure.meter_log import MeterLog
+from stopwav.measure.rounds import Measurement, Round
+from stopwav.record import Piece, Record
+from stopwav.speech.corpus import Utterance
+from stopwav.speech.wer import ErrorCount, count_errors
+from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
+
+METERS: list[str | int] = ["meters"]
+METER_LOG: list[str | int] = ["meter-log"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One input that went well."""
+
+    round: int
+    place: int
+    utterance: Utterance
+    seconds: float
+    audio_s: float
+    errors: ErrorCount
+    emitted: int | None
+
+
+@dataclass(frozen=True)
+class EnergyRun:
+    """The windows of one length in one process."""
+
+    round: int
+    source: str
+    # How often its slowest counter advances.
+    tick_s: float
+    whole: tuple[str, ...]
+    idle: WindowEnergy
+    windows: tuple[WindowEnergy, ...]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """All that a run holds of one engine; `info` is what it says of itself, empty where it never loaded."""
+
+    name: str
+    info: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] | None = None
+    # By frames.
+    operations: dict[int, Piece] = field(default_factory=dict)
+    lengths: dict[int, Measurement] = field(default_factory=dict)
+    emitted: dict[int, int] = field(default_factory=dict)
+    energy: dict[int, list[EnergyRun]] = field(default_factory=dict)
+    samples: tuple[Sample, ...] = ()
+    # Pieces of any kind that did not go well.
+    failed: tuple[Piece, ...] = ()
+    loads: tuple[Piece, ...] = ()
+
+    @property
+    def untrained(self) -> bool:
+        """Whether its weights are random, so that nothing that rests on its texts has a value."""
+        return bool(self.info.get("untrained", False))
+
+
+def length_place(name: str, frames: int) -> RoundPlace:
+    """Where the rounds of a length stand."""
+    return RoundPlace("length", (name, frames))
+
+
+def not_loaded(pieces: Iterable[Piece], name: str) -> Piece | None:
+    """How loading ended where the engine was to be looked at and could not be loaded; nothing more is tried then."""
+    return next((piece for piece in pieces if piece.key == ["model", name] and "loaded" in piece.data), None)
+
+
+def entrants(record: Record, names: list[str]) -> list[Entrant]:
+    """What the run holds of each engine."""
+    return [_entrant(record, name) for name in names]
+
+
+def meter_log_of(record: Record) -> MeterLog | None:
+    """The external meter's readings that the run holds."""
+    piece = next((piece for piece in record.pieces if piece.key == METER_LOG), None)
+    return None if piece is None else MeterLog(tuple(piece.data["times_s"]), tuple(piece.data["watts"]))
+
+
+def meters_of(record: Record) -> Mapping[str, Any] | None:
+    """Which meters the machine had, where it was looked for them."""
+    return next((piece.data for piece in record.pieces if piece.key == METERS), None)
+
+
+def grains_of(record: Record) -> dict[str, Grain]:
+    """How finely the counter of each metered part counts, where it was looked at."""
+    found = (meters_of(record) or {}).get("grains", {})
+    return {part: Grain(**grain) for part, grain in found.items()}
+
+
+def windows_span(record: Record) -> tuple[float, float] | None:
+    """From when to when energy was measured, in seconds since 1970."""
+    runs = [_energy_run(piece) for piece in record.pieces if piece.key[0] == "energy" and piece.status == "ok"]
+    windows = [window for run in runs for window in (run.idle, *run.windows)]
+    return (min(w.begin_s for w in windows), max(w.end_s for w in windows)) if windows else None
+
+
+def _entrant(record: Record, name: str) -> Entrant:
+    own = [piece for piece in record.pieces if _name_of(piece) == name]
+    good = [piece for piece in own if piece.status == "ok"]
+    rounds: dict[int, list[Round]] = {}
+    for piece in own:
+        if piece.key[0] == "length":
+            rounds.setdefault(int(piece.key[3]), []).append(round_from_piece(piece))
+    energy: dict[int, list[EnergyRun]] = {}
+    for piece in good:
+        if piece.key[0] == "energy":
+            energy.setdefault(int(piece.key[3]), []).append(_energy_run(piece))
+    model = next((piece.data for piece in good if piece.key[0] == "model"), {})
+    told = [piece for piece in good if piece.key[0] == "length" and piece.data.get("emitted_tokens") is not None]
+    return Entrant(
+        name=name,
+        info=model.get("engine") or next((piece.data["engine"] for piece in good if "engine" in piece.data), {}),
+        parameters=model.get("parameters"),
+        operations={int(piece.key[2]): piece for piece in own if piece.key[0] == "operations"},
+        lengths={frames: Measurement(name, {}, tuple(taken)) for frames, taken in sorted(rounds.items())},
+        emitted={int(piece.key[3]): int(piece.data["emitted_tokens"]) for piece in told},
+        energy=energy,
+        samples=tuple(_samples(record, good)),
+        failed=tuple(piece for piece in own if piece.status != "ok"),
+        loads=tuple(piece for piece in good if piece.key[0] == "load"),
+    )
+
+
+def _name_of(piece: Piece) -> str:
+    """The engine that a piece is about; the pieces of the run as a whole have none."""
+    if piece.key in (METERS, METER_LOG):
+        return ""
+    return str(piece.key[1] if piece.key[0] in ("model", "operations") else piece.key[2])
+
+
+def _samples(record: Record, good: list[Piece]) -> Iterator[Sample]:
+    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+    for piece in good:
+        if piece.key[0] == "sample":
+            utterance = utterances[piece.data["id"]]
+            yield Sample(
+                round=int(piece.key[1]),
+                place=int(piece.key[3]),
+                utterance=utterance,
+                seconds=piece.data["seconds"],
+                audio_s=piece.data["audio_s"],
+                errors=count_errors(utterance.text, piece.data["text"]),
+                emitted=piece.data["emitted_tokens"],
+            )
+
+
+def _energy_run(piece: Piece) -> EnergyRun:
+    data = piece.data
+    return EnergyRun(
+        round=int(piece.key[1]),
+        source=data["source"],
+        tick_s=data["tick_s"],
+        whole=tuple(data["whole"]),
+        idle=WindowEnergy(**data["idle"]),
+        windows=tuple(WindowEnergy(**window) for window in data["windows"]),
+    )

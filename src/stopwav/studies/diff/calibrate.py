@@ -1,0 +1,114 @@
+"""`stopwav gate --calibrate`: thresholds from repeated runs of the same thing.
+
+Rounds show how much processes differ within a run. What moves a whole run (heat, the hour, a neighbour) shows only
+between runs, and no interval from two runs can hold it; so a gate's thresholds have to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopwav.errors import StopwavError
+from stopwav.record import Record
+from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
+from stopwav.studies.diff.comparable import engines_of, visible
+from stopwav.studies.diff.diff import Run, check_comparable, read_run
+from stopwav.studies.latency.round_values import (
+    METRIC_NAMES,
+    METRICS,
+    WER,
+    Missing,
+    Side,
+    errors_by_utterance,
+    side_of,
+    values_by_round,
+)
+
+FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
+HOW = (
+    "by how much two runs of the same thing may differ, 95 times in 100: t(0.975, k - 1) · √2 · standard deviation of "
+    "the k runs' mean log round values, the largest over engines; at least the default threshold"
+)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold for every metric, the run-to-run standard deviation behind it, and which runs those were.
+
+    A metric that is not in `spreads` has no spread that could be had; its threshold is the default one.
+    """
+
+    thresholds: Mapping[str, float]
+    spreads: Mapping[str, float]
+    runs: tuple[Path, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The calibration as `--calibrate` prints it and `--thresholds` takes it."""
+        return {
+            "thresholds": dict(self.thresholds),
+            "spreads": dict(self.spreads),
+            "runs": [str(path) for path in self.runs],
+            "how": HOW,
+        }
+
+
+def calibrate(runs: Sequence[Run], *, force: bool = False) -> Calibration:
+    """Thresholds at which runs of the same thing do not differ, from three or more of them."""
+    records = _read(runs)
+    names = [name for name in engines_of(records[0]) if all(name in engines_of(record) for record in records)]
+    if not names:
+        raise StopwavError(f"{records[0].path} and the others have no engine in common; repeat the same command")
+    for record in records[1:]:
+        check_comparable(records[0], record, names, force)
+    spreads: dict[str, float] = {}
+    for name in names:
+        for metric, spread in _spreads(records, name).items():
+            spreads[metric] = max(spread, spreads.get(metric, 0.0))
+    reach = t_quantile(0.975, len(records) - 1) * math.sqrt(2)
+    thresholds = {
+        metric: max(DEFAULT_THRESHOLD, round(math.expm1(reach * spreads.get(metric, 0.0)), 4))
+        for metric in METRIC_NAMES
+    }
+    return Calibration(thresholds, spreads, tuple(record.path for record in records))
+
+
+def _read(runs: Sequence[Run]) -> list[Record]:
+    """The runs, which must be enough and all different."""
+    if len(runs) < FEWEST_RUNS:
+        raise StopwavError(
+            f"{len(runs)} run{'' if len(runs) == 1 else 's'} to calibrate from: {FEWEST_RUNS} or more are needed, "
+            "5 give thresholds a third lower; repeat the same command"
+        )
+    files = [Path(run).resolve() for run in runs if not isinstance(run, Record)]
+    twice = next((file for file in files if files.count(file) > 1), None)
+    if twice is not None:
+        raise StopwavError(f"{twice} is named twice: a run does not differ from itself; repeat the same command")
+    return [read_run(run) for run in runs]
+
+
+def _spreads(records: Sequence[Record], name: str) -> dict[str, float]:
+    """The standard deviation between runs of the log of each metric of one engine."""
+    sides = [side_of(record, name) for record in records]
+    utterances = sorted(set.intersection(*(side.sound for side in sides)))
+    if not utterances:
+        raise StopwavError(f"{visible(name)}: no utterance went well in every round of every run; see stopwav report")
+    levels: dict[str, list[float] | None] = {}
+    for metric in METRICS:
+        by_run = [values_by_round(side, metric, set(utterances)) for side in sides]
+        usable = [values for values in by_run if not isinstance(values, Missing)]
+        levels[metric.name] = [float(np.log(values).mean()) for values in usable] if len(usable) == len(sides) else None
+    rates = [_rate(side, utterances) for side in sides]
+    levels[WER] = [math.log(rate) for rate in rates] if min(rates) > 0 else None
+    return {metric: float(np.std(found, ddof=1)) for metric, found in levels.items() if found is not None}
+
+
+def _rate(side: Side, utterances: Sequence[str]) -> float:
+    """The word error rate of one run."""
+    errors, words = errors_by_utterance(side, utterances)
+    return sum(errors) / sum(words) if sum(words) else 0.0

@@ -1,0 +1,57 @@
+"""The largest batch that fits: a search by doubling and then by bisection, from the probes that a run file holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stopwav.record import Piece
+
+# An engine that takes one utterance after the other never runs out of memory: beyond this the search stops and says so.
+LARGEST_BATCH = 4096
+# Without a limit of the user's, a probe may take this share of the host's free memory: the machine has to live on.
+FREE_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Where a search stands: the largest batch that fitted, and the smallest that did not, with its status and message.
+
+    `fits` is 0 where not even one utterance did. Without `fails_at`, nothing failed up to `fits`.
+    """
+
+    fits: int
+    fails_at: int | None = None
+    status: str = ""
+    message: str = ""
+
+    @property
+    def failure(self) -> str:
+        """How the smallest batch that failed ended."""
+        return f"{self.status}: {self.message}" if self.status else ""
+
+
+def frontier_of(probes: Iterable[tuple[int, Piece]]) -> Frontier:
+    """Return what probes say, each a batch size with the piece that holds how it ended."""
+    probed = list(probes)
+    fits = max((size for size, piece in probed if piece.status == "ok"), default=0)
+    # A failure by chance below a batch that fitted is no frontier.
+    failed = [(size, piece.status, piece.message) for size, piece in probed if piece.status != "ok" and size > fits]
+    return Frontier(fits, *min(failed)) if failed else Frontier(fits)
+
+
+def next_batch(frontier: Frontier, first: int = 1) -> int | None:
+    """Return the batch to try next: twice the largest that fitted, or halfway to the smallest that failed; None at the end."""
+    if frontier.fails_at is None:
+        if frontier.fits >= LARGEST_BATCH:
+            return None
+        return min(LARGEST_BATCH, 2 * frontier.fits) if frontier.fits else first
+    return (frontier.fits + frontier.fails_at) // 2 if frontier.fails_at - frontier.fits > 1 else None
+
+
+def free_memory_limit_bytes() -> int | None:
+    """Return the host memory that a probe may take where the user set no limit; None where it cannot be limited."""
+    import psutil
+
+    return int(FREE_SHARE * psutil.virtual_memory().available) if sys.platform == "linux" else None

@@ -1,0 +1,168 @@
+"""The charts of a grid: heat maps of pace and memory, and how the time of a batch grows along each axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from stopwav.record import Result
+from stopwav.report.chart import Chart, Key
+from stopwav.report.chart_scales import chart_of, spec_of
+from stopwav.report.grid_layout import REAL_TIME, Layout, arrange, cell_text, law_text, pace_note
+from stopwav.report.numbers import format_bytes
+from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink
+
+FASTER, SLOWER, ABSENT = "faster than real time", "slower than real time", "not measured"
+# A row of a heat map holds its label with room to spare.
+ROW_HEIGHT = 44
+# Between these a colour is seen on either ground and text can be read on it.
+PALEST, FULLEST = 0.12, 0.62
+# Points of a fitted curve: smooth on any screen.
+CURVE_POINTS = 60
+SCALING_HEIGHT = 300
+
+
+def grid_charts(results: Sequence[Result]) -> dict[str, Chart]:
+    """The charts by name, in the order in which a page shows them."""
+    layout = arrange(results)
+    if not layout.measured:
+        return {}
+    charts = {"rtfx": _pace_map(layout)}
+    for kind, title in (
+        ("host", "Peak host memory"),
+        ("allocated", "Peak allocated on the device"),
+        ("reserved", "Peak reserved on the device"),
+        ("device", "Peak in use on the device"),
+    ):
+        if layout.has(f"peak_{kind}_bytes"):
+            charts[f"memory-{kind}"] = _memory_map(layout, f"peak_{kind}_bytes", title)
+    for axis, name in (("duration", "scaling-duration"), ("batch size", "scaling-batch")):
+        laws = [law for law in layout.laws if law.params["axis"] == axis]
+        if laws:
+            charts[name] = _scaling(laws, axis)
+    return charts
+
+
+def _pace_map(layout: Layout) -> Chart:
+    rows = []
+    for place, one in layout.cells.items():
+        rtfx = one.metrics["rtfx"].value if one.metrics else None
+        side = ABSENT if rtfx is None else FASTER if rtfx >= REAL_TIME else SLOWER
+        strength = 0.0 if rtfx is None else abs(math.log10(rtfx))
+        rows.append({**_places(*place), "label": cell_text(one, "rtfx", intervals=False), "side": side, "by": strength})
+    inks = {FASTER: ink("engine-0"), SLOWER: ink("engine-1"), ABSENT: ink("muted")}
+    shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
+    return Chart(
+        "Times faster than real time (RTFx)",
+        _heat_map(rows, layout, shown),
+        f"Rows: seconds of audio; columns: batch size; the stronger the colour, the farther from real time. "
+        f"{pace_note(layout)}",
+        tuple(Key(side, colour) for side, colour in shown.items()),
+    )
+
+
+def _memory_map(layout: Layout, metric: str, title: str) -> Chart:
+    rows: list[dict[str, Any]] = []
+    for place, one in layout.cells.items():
+        value = one.metrics[metric].value if one.metrics else None
+        side = ABSENT if value is None else "measured"
+        # From the smallest to the largest, not from zero: the model alone would make all cells look alike.
+        rows.append({**_places(*place), "label": cell_text(one, metric), "side": side, "by": value or 0.0})
+    values = [row["by"] for row in rows if row["side"] == "measured"]
+    lowest = min(values)
+    rows = [{**row, "by": max(0.0, row["by"] - lowest)} for row in rows]
+    inks = {"measured": ink("engine-2"), ABSENT: ink("muted")}
+    shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
+    told = f"From {format_bytes(lowest)} to {format_bytes(max(values))}; in brackets what is over the loaded model."
+    return Chart(title, _heat_map(rows, layout, shown), f"Rows: seconds of audio; columns: batch size. {told}")
+
+
+def _heat_map(rows: Sequence[dict[str, Any]], layout: Layout, colours: dict[str, str]) -> dict[str, Any]:
+    farthest = max(row["by"] for row in rows) or 1.0
+    base = chart_of(rows).encode(
+        x=alt.X(
+            "batch:N",
+            sort=[f"× {size}" for size in layout.batch_sizes],
+            title="batch size",
+            axis=alt.Axis(orient="top", grid=False, labelAngle=0),
+        ),
+        y=alt.Y(
+            "duration:N",
+            sort=[f"{d:g} s" for d in layout.durations],
+            title="seconds of audio",
+            axis=alt.Axis(grid=False),
+        ),
+    )
+    cells = base.mark_rect(stroke=ink("card"), strokeWidth=2).encode(
+        color=alt.Color("side:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=None),
+        opacity=alt.Opacity("by:Q", scale=alt.Scale(domain=[0, farthest], range=[PALEST, FULLEST]), legend=None),
+    )
+    labels = base.mark_text(fontSize=12, fill=ink("ink")).encode(text="label:N")
+    return spec_of(alt.layer(cells, labels), ROW_HEIGHT * len(layout.durations) + 40)
+
+
+def _places(duration_s: float, size: int) -> dict[str, str]:
+    return {"duration": f"{duration_s:g} s", "batch": f"× {size}"}
+
+
+def _scaling(laws: Sequence[Result], axis: str) -> Chart:
+    """Measured times as points, the fitted law as a line, a colour for each row or column of the grid."""
+    names = [_line_name(law) for law in laws]
+    points, curves = [], []
+    for name, law in zip(names, laws, strict=True):
+        cells: Any = law.params["cells"]
+        points += [{"line": name, "x": x, "s": time_s} for x, time_s in cells]
+        curves += [{"line": name, "x": x, "s": s} for x, s in law_curve(law, cells[0][0], cells[-1][0]) if s > 0]
+    inks = [engine_ink(index) for index in range(len(names))]
+    colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=None)
+    dash = alt.StrokeDash(
+        "line:N", scale=alt.Scale(domain=names, range=[DASHES[i % len(DASHES)] for i in range(len(names))]), legend=None
+    )
+    shape = alt.Shape(
+        "line:N", scale=alt.Scale(domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))]), legend=None
+    )
+    title = "seconds of audio" if axis == "duration" else "batch size"
+    ticks = alt.Axis(grid=False, format="~g", values=sorted({point["x"] for point in points}))
+    scale = alt.Scale(type="log", nice=False, padding=16)
+    x = alt.X("x:Q", scale=scale, title=title, axis=ticks)
+    y = alt.Y("s:Q", scale=scale, title="time of a batch, s", axis=alt.Axis(format="~g", tickCount=6))
+    tooltip = [
+        alt.Tooltip("line:N", title="of"),
+        alt.Tooltip("x:Q", title=title, format="~g"),
+        alt.Tooltip("s:Q", title="s", format=".3~g"),
+    ]
+    layers = (
+        chart_of(curves).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour, strokeDash=dash),
+        chart_of(points)
+        .mark_point(filled=True, size=60, opacity=1)
+        .encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip),
+    )
+    told = " ".join(f"{law_text(law)}." for law in laws)
+    keys = tuple(Key(name, colour) for name, colour in zip(names, inks, strict=True))
+    about = f"Points: measured; lines: the fitted law; both axes logarithmic. {told}"
+    return Chart(
+        f"Time of a batch over its {_axis_title(axis)}", spec_of(alt.layer(*layers), SCALING_HEIGHT), about, keys
+    )
+
+
+def _axis_title(axis: str) -> str:
+    return "duration" if axis == "duration" else "size"
+
+
+def _line_name(law: Result) -> str:
+    if law.params["axis"] == "duration":
+        return f"batch {law.params['batch_size']}"
+    return f"{law.params['duration_s']:g} s"
+
+
+def law_curve(law: Result, low: float, high: float) -> list[tuple[float, float]]:
+    """Points of a fitted law, from one end to the other."""
+    terms = [law.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
+    return [
+        (float(x), float(sum(term * x**power for power, term in enumerate(terms))))
+        for x in np.geomspace(low, high, CURVE_POINTS)
+    ]

@@ -1,0 +1,61 @@
+"""How long a grid run may take: from its cells, the limits of its plan, and earlier runs of its engine."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from stopwav.measure.plan import Plan
+from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS
+from stopwav.record import runs_in
+from stopwav.studies.audio_input import audio_digest
+from stopwav.studies.grid.cell import measurements
+from stopwav.studies.grid.run import GridSpec, plan_of, round_order
+from stopwav.studies.latency.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption
+
+
+def guess_grid(settings: Any) -> tuple[float, list[str]]:
+    """Seconds, and their basis: rounds × what the plan lets a round of each cell take."""
+    spec = GridSpec(**{name: getattr(settings, name) for name in GridSpec.model_fields})
+    audio_digest(spec.audio, spec.seed)  # says what is wrong with the audio
+    plan, cells = plan_of(spec), round_order(spec, 0)
+    earlier = _earlier(spec, Path(settings.save))
+    rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
+    total_s = spec.rounds * sum(round_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
+    audio_s = sum(cell.audio_s for cell in cells)
+    measured = f"{spec.engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}"
+    basis = [
+        f"{len(cells)} cells, {audio_s:.0f} s of audio in one call of each, rounds: {spec.rounds}",
+        f"values for {plan.min_values_s:g} to {plan.max_values_s:g} s a round, by the plan",
+        measured if earlier else assumption([spec.engine], settings.save),
+    ]
+    if spec.frontier:
+        basis.append("the search for the largest batch is not in it")
+    if settings.traces:
+        basis.append("the passes that are traced are not in it")
+    return total_s, basis
+
+
+def round_s(plan: Plan, call_s: float, load_s: float) -> float:
+    """One round: load, first call, warm-up, values, the memory pass; killed at the limit at the latest."""
+    warm_up_s = min(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s), MAX_WARMUP_S + call_s)
+    # The plan stops between these two, sooner on a quiet machine: the middle.
+    fewest_s = max(plan.min_values_s, plan.min_values * max(call_s, MIN_VALUE_S))
+    most_s = plan.max_values * max(call_s, MIN_VALUE_S)
+    values_s = (min(fewest_s, plan.max_values_s + call_s) + min(most_s, plan.max_values_s + call_s)) / 2
+    return load_s + min(call_s + warm_up_s + values_s + call_s, plan.time_limit_s)
+
+
+def _earlier(spec: GridSpec, folder: Path) -> tuple[float, float, str] | None:
+    """Real-time factor over all cells, load time, and in which run they were measured."""
+    for record in islice(runs_in(folder, "grid"), EARLIER_RUNS):
+        if (record.header.spec.get("engine"), record.header.spec.get("device")) != (spec.engine, spec.device):
+            continue
+        good = [(cell, one) for cell, measurement in measurements(record) for one in measurement.good]
+        loads_s = [one.load_s for _, one in good if one.load_s is not None]
+        if loads_s:
+            rtf = sum(one.median_s for _, one in good) / sum(cell.audio_s for cell, _ in good)
+            return rtf, median(loads_s), record.path.name
+    return None

@@ -1,0 +1,70 @@
+"""The frontier of a grid: for a duration, the largest batch that fits, found by doubling and then by bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stopwav.measure.memory import limit_host_memory
+from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.workload import Workload
+from stopwav.record import Piece, Record
+from stopwav.studies.frontier import Frontier, free_memory_limit_bytes, frontier_of, next_batch
+from stopwav.studies.grid.cell import Cell, CellWorkload, exact
+from stopwav.studies.grid.run import GridSpec, device_of, engine_of, plan_of
+
+
+class Probe:
+    """Inside its fresh process: whether a batch goes through once."""
+
+    def __init__(self, workload: Workload, limit_bytes: int | None) -> None:
+        self._workload = workload
+        if limit_bytes is not None:
+            limit_host_memory(limit_bytes)
+
+    def run(self) -> None:
+        """Nothing; whatever goes wrong is the answer."""
+        self._workload.setup()()
+
+
+def find_frontier(spec: GridSpec, record: Record, duration_s: float) -> None:
+    """Probe batches of a duration until the largest that fits is known; each probe is recorded at once."""
+    limit_bytes = _limit_bytes(spec)
+    while (size := next_batch(grid_frontier(record, duration_s), spec.batch_sizes[0])) is not None:
+        outcome = _probe(spec, Cell(duration_s, size), limit_bytes)
+        record.append(
+            Piece(
+                key=["frontier", exact(duration_s), size],
+                status=outcome.status,
+                message=outcome.message,
+                last_words=outcome.last_words,
+                data={"memory_limit_bytes": limit_bytes},
+            )
+        )
+
+
+def grid_frontier(record: Record, duration_s: float) -> Frontier:
+    """Return what the probes of a duration say, and those of its cells that were measured or ran out of memory."""
+    pieces = record.pieces
+    probed = [(int(piece.key[2]), piece) for piece in pieces if piece.key[:2] == ["frontier", exact(duration_s)]]
+    # A cell that took too long, or was skipped, may fit all the same.
+    cells = [
+        (int(piece.key[3]), piece)
+        for piece in pieces
+        if piece.key[0] == "cell" and piece.key[2] == exact(duration_s) and piece.status in ("ok", "oom")
+    ]
+    return frontier_of([*probed, *cells])
+
+
+def _probe(spec: GridSpec, cell: Cell, limit_bytes: int | None) -> Outcome:
+    limit_s = plan_of(spec).time_limit_s
+    factory: Callable[..., object] = Probe
+    with FreshProcess(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:
+        outcome = process.start(limit_s)
+        return process.call("run", time_limit_s=limit_s) if outcome.ok else outcome
+
+
+def _limit_bytes(spec: GridSpec) -> int | None:
+    """The host memory that a probe may take."""
+    asked = plan_of(spec).memory_limit_bytes
+    # On a device the host is not what runs out, and CUDA maps more of it than it uses.
+    return asked if asked is not None or device_of(spec).startswith("cuda") else free_memory_limit_bytes()

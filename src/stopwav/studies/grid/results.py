@@ -1,0 +1,210 @@
+"""What a grid run found: real-time factor and memory of every cell, the laws they follow, and the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stopwav.errors import Caution, Status
+from stopwav.measure.rounds import Measurement, Round
+from stopwav.record import Record, Result, runs_in
+from stopwav.stats import Estimate, summarise_rounds
+from stopwav.stats.estimate import inverse, scaled
+from stopwav.studies.audio_input import NOISE
+from stopwav.studies.grid.cell import Cell, measurements
+from stopwav.studies.grid.frontier import LARGEST_BATCH, Frontier, frontier_of, next_batch
+from stopwav.studies.grid.growth import law_results
+from stopwav.studies.grid.run import GridSpec, cells_of, device_of, is_skipped
+from stopwav.studies.grid.traces import trace_cautions
+
+NO_CUDA = "no CUDA device"
+
+
+def grid_results(record: Record) -> list[Result]:
+    """One result per cell, row by row, then one per fitted law, then one per duration whose frontier was sought."""
+    spec = GridSpec(**record.header.spec)
+    measured = dict(measurements(record))
+    shared = {"audio": spec.audio, "device": device_of(spec), "rounds": spec.rounds}
+    doubts = tuple(_run_doubts(record, spec, measured))
+    cells = [
+        _cell_result(spec, cell, measured.get(cell), shared, (*trace_cautions(record, cell), *doubts))
+        for cell in cells_of(spec)
+    ]
+    frontier = [frontier_of(record, duration_s) for duration_s in spec.durations] if spec.frontier else []
+    return [*cells, *law_results(spec, measured), *(_frontier_result(spec, one) for one in frontier)]
+
+
+def _cell_result(
+    spec: GridSpec,
+    cell: Cell,
+    measured: Measurement | None,
+    shared: Mapping[str, object],
+    doubts: tuple[Caution, ...],
+) -> Result:
+    params = {"kind": "cell", "duration_s": cell.duration_s, "batch_size": cell.batch_size, **shared}
+    name = f"{spec.engine} {cell}"
+    if measured is None:
+        skipped = is_skipped(spec, cell)
+        why = Caution("triangle", "left out by --triangle") if skipped else Caution("incomplete", "not measured yet")
+        return Result(name, params, "skipped", {}, (why,))
+    good = measured.good
+    if good:
+        params["engine"] = good[0].facts["engine"]
+    failures = tuple(_failures(measured))
+    metrics = _metrics(cell, measured) if good else {}
+    return Result(name, params, measured.status, metrics, (*failures, *measured.cautions, *doubts))
+
+
+def _failures(measured: Measurement) -> Iterator[Caution]:
+    """How the rounds of a cell of which none went well ended, with its last words."""
+    if measured.good:
+        return
+    first = measured.rounds[0]
+    words = f"; its last words: {first.last_words}" if first.last_words else ""
+    whole = "; --time-limit is for a whole round: first call, warm-up and values" if first.status == "timeout" else ""
+    yield Caution(f"cell-{first.status}", first.message + whole + words)
+
+
+def _metrics(cell: Cell, measured: Measurement) -> dict[str, Estimate]:
+    time = measured.time
+    rtf = scaled(time, 1 / cell.audio_s)
+    return {
+        "rtf": rtf,
+        "rtfx": inverse(rtf),
+        "batch_time": time,
+        **_device_metrics(cell, measured),
+        "first_call_time": _of_rounds(measured, lambda one: one.samples.first_s if one.samples else None, "s"),
+        "load_time": _of_rounds(measured, lambda one: one.load_s, "s"),
+        **_memory_metrics(measured),
+    }
+
+
+def _device_metrics(cell: Cell, measured: Measurement) -> dict[str, Estimate]:
+    """What the device took of a batch, and what the host added: nothing to say where there is no device."""
+    values = [one.samples.device_values_s for one in measured.good if one.samples]
+    if not all(values):
+        none = Estimate(None, note=NO_CUDA)
+        return {"device_rtf": none, "device_time": Estimate(None, unit="s", note=NO_CUDA), "host_share": none}
+    time = summarise_rounds(values)
+    # Shares of each round by itself: wall and device time of a round rise and fall together.
+    shares = [
+        [1 - device_s / wall_s for wall_s, device_s in zip(one.values_s, one.device_values_s, strict=True)]
+        for one in (good.samples for good in measured.good)
+        if one is not None
+    ]
+    share = summarise_rounds(shares, unit="")
+    return {"device_rtf": scaled(time, 1 / cell.audio_s), "device_time": time, "host_share": share}
+
+
+def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
+    """Four peaks, each absolute and over the loaded model, as the largest over rounds: a peak is no mean."""
+
+    def cuda(field: str) -> tuple[Callable[[Round], float | None], Callable[[Round], float | None]]:
+        def peak(one: Round) -> float | None:
+            return None if one.cuda_memory is None else float(getattr(one.cuda_memory.peak, f"{field}_bytes"))
+
+        def base(one: Round) -> float | None:
+            return None if one.cuda_memory is None else float(getattr(one.cuda_memory.baseline, f"{field}_bytes"))
+
+        return peak, base
+
+    host = (
+        lambda one: None if one.memory is None else float(one.memory.peak_bytes),
+        lambda one: None if one.memory is None else float(one.memory.baseline_bytes),
+    )
+    note = next((one.memory.note for one in measured.good if one.memory and one.memory.note), "") or ""
+    method = next((one.cuda_memory.device_method for one in measured.good if one.cuda_memory), "")
+    kinds = {
+        "host": (host, note),
+        "allocated": (cuda("allocated"), ""),
+        "reserved": (cuda("reserved"), ""),
+        "device": (cuda("device"), f"by {method}, other processes included" if method else ""),
+    }
+    found: dict[str, Estimate] = {}
+    for kind, ((peak, base), remark) in kinds.items():
+        found[f"peak_{kind}_bytes"] = _largest(measured.good, peak, remark)
+        found[f"peak_{kind}_over_baseline_bytes"] = _largest(measured.good, _difference(peak, base), remark)
+    return found
+
+
+def _difference(
+    peak: Callable[[Round], float | None], base: Callable[[Round], float | None]
+) -> Callable[[Round], float | None]:
+    def over(one: Round) -> float | None:
+        top, bottom = peak(one), base(one)
+        return None if top is None or bottom is None else top - bottom
+
+    return over
+
+
+def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], note: str) -> Estimate:
+    values = [found for one in rounds if (found := value(one)) is not None]
+    if not values:
+        return Estimate(None, unit="B", note=NO_CUDA)
+    # From the smallest to the largest round: not a confidence interval, and said to be none.
+    spread = f"largest of {len(values)} rounds, smallest {min(values):.0f}" if len(values) > 1 else ""
+    return Estimate(max(values), n=len(values), unit="B", note="; ".join(filter(None, (spread, note))))
+
+
+def _of_rounds(measured: Measurement, value: Callable[[Round], float | None], unit: str) -> Estimate:
+    """The location of what each round has one value of."""
+    values = [[found] for one in measured.good if (found := value(one)) is not None]
+    return summarise_rounds(values, unit=unit)
+
+
+def _run_doubts(record: Record, spec: GridSpec, measured: Mapping[Cell, Measurement]) -> Iterator[Caution]:
+    """What casts doubt on every cell."""
+    for warning in record.header.warnings:
+        yield Caution(warning["code"], warning["message"])
+    engine: Mapping[str, Any] = next((m.good[0].facts["engine"] for m in measured.values() if m.good), {})
+    versions = dict.fromkeys(one.facts["engine"].get("version") for m in measured.values() for one in m.good)
+    if len(versions) > 1:
+        told = f"the rounds are of versions {' and '.join(map(repr, versions))} of the engine; measure again"
+        yield Caution("engine-changed", told)
+    for note in engine.get("notes", ()):
+        yield Caution("engine", note)
+    device = device_of(spec)
+    if engine and str(engine["device"]).split(":")[0] != device.split(":")[0]:
+        told = f"the engine runs on {engine['device']} but was timed as on {device}: name it with --device"
+        yield Caution("device", told)
+    if spec.audio == NOISE and engine.get("data_dependent", True):
+        yield Caution(
+            "noise", f"how long this engine takes depends on what is said; {_beside_speech(record, measured)}"
+        )
+    if not record.complete:
+        yield Caution("incomplete", "the run stopped early; --resume goes on")
+
+
+def _beside_speech(record: Record, measured: Mapping[Cell, Measurement]) -> str:
+    """By how much noise differs from speech, where a run of the same cells, machine and packages is in the folder."""
+    own = {**record.header.spec, "audio": "", "predict_s": None, "frontier": False}
+    for other in runs_in(record.path.parent, "grid"):
+        theirs = {**other.header.spec, "audio": "", "predict_s": None, "frontier": False}
+        if other.header.spec["audio"] == NOISE or theirs != own or not other.complete:
+            continue
+        if any(other.header.machine.get(key) != record.header.machine.get(key) for key in ("fingerprint", "packages")):
+            continue
+        speech = dict(measurements(other))
+        ratios = [
+            one.time.value / speech[cell].time.value  # type: ignore[operator]
+            for cell, one in measured.items()
+            if one.good and cell in speech and speech[cell].good
+        ]
+        if ratios:
+            span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+            return f"noise took {span} times as long as {other.header.spec['audio']} in {other.path.name}"
+    return "measure speech as well (without --audio noise) to see by how much"
+
+
+def _frontier_result(spec: GridSpec, found: Frontier) -> Result:
+    params = {"kind": "frontier", "duration_s": found.duration_s, "fails_at": found.fails_at, "failure": found.failure}
+    # Not even one utterance: nothing to go by.
+    status: Status = "ok" if found.fits else "error"
+    if next_batch(found, spec.batch_sizes[0]) is not None:
+        status, note = "skipped", "at least: the search is not finished"
+    elif found.fails_at is None:
+        note = f"at least: nothing failed up to {found.fits}, and no more than {LARGEST_BATCH} are tried"
+    else:
+        note = f"{found.fails_at} ended with {found.failure}"
+    largest = Estimate(float(found.fits), n=1, note=note)
+    return Result(f"{spec.engine} {found.duration_s:g} s, largest batch", params, status, {"largest_batch": largest})

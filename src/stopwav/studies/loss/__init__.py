@@ -1,0 +1,26 @@
+"""`stopwav loss`: which transducer loss to train with."""
+
+from __future__ import annotations
+
+from stopwav.studies.loss.charts import loss_charts
+from stopwav.studies.loss.definitions import DEFINITIONS
+from stopwav.studies.loss.document import loss_document
+from stopwav.studies.loss.results import loss_results
+from stopwav.studies.loss.run import loss
+from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.loss.verb import VERB
+from stopwav.studies.study import Study
+
+STUDY = Study(
+    name="loss",
+    question="Which transducer loss to train with: speed, memory and correctness of each, on realistic shapes.",
+    spec=LossSpec,
+    run=loss,
+    results=loss_results,
+    document=loss_document,
+    charts=loss_charts,
+    definitions=DEFINITIONS,
+    example={"losses": ["torch"]},
+    verb=VERB,
+    failure_codes=("loss-",),
+)

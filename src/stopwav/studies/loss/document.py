@@ -1,0 +1,202 @@
+"""A loss run as a document: the table that the field knows, a row per loss, for each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stopwav.record import Result
+from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
+from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
+from stopwav.report.plain import plain
+from stopwav.studies.study import StudyRun
+
+WRONG = "✗"
+APPROXIMATE = "~"
+
+_FAILED = {"oom": "OOM", "timeout": "timeout", "error": "error", "skipped": "not run"}
+# The peak that runs out first: the device's where there is one.
+_PEAKS = ("peak_allocated_over_inputs_bytes", "peak_host_over_inputs_bytes")
+_LEGEND = {
+    WRONG: f"{WRONG} does not match the oracle, or was not checked: timed all the same, and not ranked",
+    APPROXIMATE: f"{APPROXIMATE} approximates the loss by leaving paths out, and is not ranked",
+}
+
+
+def loss_document(run: StudyRun, detail: Detail) -> Document:
+    """Return the tables, a legend of their marks, charts, and a sentence on each finding."""
+    results, spec = run.results, run.record.header.spec
+    groups = by_setting(results)
+    marks = {rank_text(result) for result in results}
+    legend = tuple(Note(text, quiet=False) for mark, text in _LEGEND.items() if mark in marks)
+    tables = tuple(block for group in groups for block in _table(group))
+    note = Note(
+        "Peak memory, excluding inputs; in square brackets: 95 % confidence interval over batches, or over rounds where "
+        "there are fewer than three.",
+        media=PAGE,
+    )
+    return Document(
+        title=f"Transducer losses on {spec['device']}, {spec['dtype']}",
+        blocks=(
+            Note(_settings_line(results[0]), quiet=False, media=TEXT),
+            Section("The losses", (*tables, *legend, note)),
+            Section("At a glance", (Figures((("*",),)),), media=PAGE),
+        ),
+        findings=tuple(_findings(results)),
+        record=run.record,
+        warned=tuple(results),
+        measured=tuple(result for result in results if result.metrics),
+    )
+
+
+def by_setting(results: Sequence[Result]) -> list[list[Result]]:
+    """Return the results of each setting: those that were measured by their time, then the others."""
+    groups: dict[tuple[object, object], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.params["batch_size"], result.params["vocab"]), []).append(result)
+    return [sorted(group, key=_order) for group in groups.values()]
+
+
+def setting_text(result: Result) -> str:
+    """Return the setting of a result in words."""
+    params: Any = result.params
+    count = "1 batch" if params["batches"] == 1 else f"{params['batches']} batches"
+    size = f"at most {params['max_frames']:,} frames" if params["batch_size"] is None else str(params["batch_size"])
+    order = {"pairs": ", sorted", "columns-independently": ", T and U sorted separately"}.get(params["sort"], "")
+    bucketed = f", {params['buckets']} buckets" if params["buckets"] else ""
+    return f"{count} of {size}{order}{bucketed}; {params['vocab']} symbols"
+
+
+def peak_metric(results: Sequence[Result]) -> str:
+    """Return the peak that a table shows: the allocator's where there is a device, else the host's."""
+    measured = [result for result in results if result.metrics]
+    known = (name for name in _PEAKS if any(result.metrics[name].value is not None for result in measured))
+    return next(known, _PEAKS[1])
+
+
+def rank_text(result: Result) -> str:
+    """Return the rank, or the mark that says why there is none."""
+    if not result.metrics:
+        return ""
+    if not result.params["right"]:
+        return WRONG
+    if result.params["approximate"]:
+        return APPROXIMATE
+    rank = result.metrics["rank"].value
+    return DASH if rank is None else f"{rank:.0f}"
+
+
+def _settings_line(result: Result) -> str:
+    params = result.params
+    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    where = f"{params['device']}, {params['dtype']}, outputs of {params['dim']}"
+    return f"Transducer losses on {where}, {rounds}; peak memory, excluding inputs; [95 % CI]"
+
+
+def _table(group: Sequence[Result]) -> tuple[Table, Note]:
+    largest = any("largest_batch" in result.metrics for result in group)
+    headings = ["step, ms", "forward", "backward", "peak memory", "max relative error"]
+    columns = [Column("rank"), Column("loss", "left", fold=True), *map(Column, headings)]
+    if largest:
+        columns.append(Column("largest batch"))
+    rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
+    padding = _padding_text(next((result for result in group if result.metrics), group[0]))
+    return Table(tuple(columns), rows, title=setting_text(group[0]), label=1), Note(padding)
+
+
+def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:
+    name = [Cell(rank_text(result)), Cell(plain(str(result.params["loss"]), 40))]
+    if not result.metrics:
+        return [*name, Cell(_failure_text(result)), *[Cell("")] * (5 if largest else 4)]
+    step, peak = result.metrics["step_time"], result.metrics[peak_metric(group)].value
+    cells = [
+        *name,
+        Cell(format_interval(step, 1e3), format_value(step, 1e3)),
+        Cell(format_value(result.metrics["forward_time"], 1e3)),
+        Cell(format_value(result.metrics["backward_time"], 1e3)),
+        Cell(DASH if peak is None else format_bytes(peak)),
+        Cell(_error_text(result)),
+    ]
+    return [*cells, Cell(_largest_text(result))] if largest else cells
+
+
+def _padding_text(result: Result) -> str:
+    """How much of the corpus the batches cover, and how much of them is padding."""
+    params: Any = result.params
+    low, high = params["covered"]
+    first, last = params["frames"]
+    efficiency = result.metrics["padding_efficiency"].value if result.metrics else None
+    padding = "" if efficiency is None else f"; {1 / efficiency:.2f}× padding (efficiency {efficiency:.2f})"
+    return (
+        f"{params['utterances']:,} of {params['corpus_utterances']:,} utterances of {plain(str(params['shapes']), 60)}, "
+        f"T {first} to {last}: from {low:.1%} to {high:.1%} of its lengths{padding}; "
+        f"whole corpus {params['corpus_padding_efficiency']:.2f}"
+    )
+
+
+def _failure_text(result: Result) -> str:
+    """How a loss that has no number ended."""
+    codes = {warning.code for warning in result.warnings}
+    if "loss-missing" in codes:
+        return "missing"
+    if "loss-device" in codes:
+        return "other device"
+    return _FAILED.get(result.status, result.status)
+
+
+def _error_text(result: Result) -> str:
+    values = [result.metrics[name].value for name in ("value_deviation", "gradient_deviation")]
+    known = [value for value in values if value is not None]
+    gap = result.metrics.get("pruning_gap")
+    error = f"{max(known):.0e}" if known else DASH
+    return error if gap is None or gap.value is None else f"{error}, pruned {gap.value:+.1%}"
+
+
+def _largest_text(result: Result) -> str:
+    largest = result.metrics.get("largest_batch")
+    if largest is None or largest.value is None:
+        return DASH
+    return f"≥ {largest.value:.0f}" if largest.code == "lower-bound" else f"{largest.value:.0f}"
+
+
+def _order(result: Result) -> tuple[bool, float]:
+    step = result.metrics["step_time"].value if result.metrics else None
+    return step is None, step or 0.0
+
+
+def _findings(results: Sequence[Result]) -> list[str]:
+    """A sentence on the fastest and on the smallest loss of each setting, and one on those that are wrong or failed."""
+    groups = by_setting(results)
+    findings = [text for group in groups for text in _setting_findings(group, several=len(groups) > 1)]
+    wrong = sorted({_name(result) for result in results if result.metrics and not result.params["right"]})
+    failed = dict.fromkeys(f"{_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
+    return [
+        *(findings or ["Nothing was measured"]),
+        *([f"Does not match the oracle, or was not checked: {', '.join(wrong)}"] if wrong else []),
+        *([f"Not measured: {', '.join(failed)}"] if failed else []),
+    ]
+
+
+def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
+    ranked = [result for result in group if result.metrics and result.metrics["rank"].value is not None]
+    if not ranked:
+        return []
+    best = min(float(result.metrics["rank"].value or 0) for result in ranked)
+    first = [result for result in ranked if result.metrics["rank"].value == best]
+    where = f" ({setting_text(first[0])})" if several else ""
+    *others, last = [_name(result) for result in first]
+    names = f"{', '.join(others)} and {last}" if others else last
+    verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
+    findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms a step"]
+    metric = peak_metric(group)
+    peaks = [(result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None]
+    if peaks:
+        value, least = min(peaks, key=lambda pair: pair[0])
+        findings.append(
+            f"{_name(least)} takes the least memory of the exact losses{where}: {format_bytes(value)}, excluding inputs"
+        )
+    return findings
+
+
+def _name(result: Result) -> str:
+    return plain(str(result.params["loss"]), 40)

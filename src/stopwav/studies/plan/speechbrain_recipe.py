@@ -1,0 +1,177 @@
+"""SpeechBrain's profiling recipe (`profile.yaml`), read as data: what it asks for, as arguments of `stopwav.grid`.
+
+HyperPyYAML would make objects from tags such as `!new:`. Here every tag is refused but `!ref`, which is replaced as
+text: `!ref <folder>/a.wav`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from stopwav.errors import StopwavError, suggestion
+from stopwav.studies.plan.yaml_file import Node, kind, read_yaml, shown
+
+_MODEL = "pretrained_model"
+_DIMENSIONS = "profiling_dimensions"
+_REF = "!ref"
+_REFERENCE = re.compile(r"<([^<>]*)>")
+# A recipe has a handful of references. One that goes round has no end, and a few that double at each step hardly one.
+_MAX_REFERENCES = 100
+# What SpeechBrain's script takes where the file says nothing. Its input is then noise.
+_DURATIONS_S = (1, 2)
+_BATCH_SIZES = (1, 2)
+
+
+def is_recipe(engine: str) -> bool:
+    """Whether what stands in the place of an engine is the name of a recipe file."""
+    return engine.endswith((".yaml", ".yml"))
+
+
+def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]:
+    """The arguments of `stopwav.grid` for a recipe file, but for those given; paths are taken from where it lies."""
+    file = Path(path)
+    root = read_yaml(file, frozenset({_REF})).mapping("the file")
+    named: list[str] = []
+    sections = {
+        name: _resolve(node, root, named).mapping(name) for name, node in root.items() if name in (_MODEL, _DIMENSIONS)
+    }
+    if _MODEL not in sections:
+        hint = f"; `stopwav run {file}` runs studies" if "studies" in root else "; it needs source and type"
+        raise StopwavError(f"{file}: no {_MODEL!r}, so not a profiling recipe of SpeechBrain{hint}")
+    # A key that is there to be referred to is known by that.
+    _check_keys(root, (_MODEL, _DIMENSIONS, *named), "a profiling recipe")
+    model, dimensions = sections[_MODEL], sections.get(_DIMENSIONS, {})
+    _check_keys(model, ("source", "type", "savedir"), _MODEL)
+    readers: dict[str, tuple[str, Callable[[Node, Path], Any]]] = {
+        "audio_mockup_secs": ("durations", _positive_numbers),
+        "batch_sizes": ("batch_sizes", _positive_counts),
+        "example_audio": ("audio", _audio),
+        "triangle_only": ("triangle", _switch),
+        "export_logs": ("traces", _switch),
+    }
+    _check_keys(dimensions, readers, _DIMENSIONS)
+    arguments: dict[str, Any] = {
+        "engine": _engine(file, root[_MODEL], model),
+        "durations": list(_DURATIONS_S),
+        "batch_sizes": list(_BATCH_SIZES),
+        "audio": "noise",
+        "triangle": True,
+        "traces": False,
+    }
+    for key, node in dimensions.items():
+        name, read = readers[key]
+        if name not in given:
+            arguments[name] = read(node, file)
+    return {name: value for name, value in arguments.items() if name not in given}
+
+
+def _check_keys(entries: Mapping[str, Node], known: Mapping[str, object] | tuple[str, ...], what: str) -> None:
+    for key, node in entries.items():
+        if key not in known:
+            raise StopwavError(f"{node.key_where}: unknown key {shown(key)} of {what}; {suggestion(key, known)}")
+
+
+def _engine(file: Path, section: Node, model: Mapping[str, Node]) -> str:
+    for name in ("source", "type"):
+        if name not in model:
+            raise StopwavError(f"{section.key_where}: {_MODEL} needs {name!r}, which is not there")
+    source, kind_of_model = _text(model["source"], "source"), _text(model["type"], "type")
+    folders = [file.parent / source]
+    if "savedir" in model:
+        # Where SpeechBrain puts what it fetched: a model that is there needs no fetching.
+        folders.append(file.parent / _text(model["savedir"], "savedir"))
+    # A folder, or else the name of a model on a hub.
+    found = next((str(folder) for folder in folders if (folder / "hyperparams.yaml").is_file()), source)
+    for part in (found, kind_of_model):
+        if "," in part:
+            raise StopwavError(f"{section.where}: {shown(part)} has a comma, which the name of an engine cannot hold")
+    return f"speechbrain:{found},type={kind_of_model}"
+
+
+def _text(node: Node, key: str) -> str:
+    if not isinstance(node.value, str) or not node.value:
+        raise StopwavError(f"{node.where}: {key} should be text, not {kind(node)}")
+    return node.value
+
+
+def _positive_numbers(node: Node, file: Path) -> list[float]:
+    key = "audio_mockup_secs"
+    return [_positive(one, (int, float), f"{key} should be a number of seconds") for one in _several(node, key)]
+
+
+def _positive_counts(node: Node, file: Path) -> list[int]:
+    key = "batch_sizes"
+    return [_positive(one, (int,), f"{key} should be a whole number") for one in _several(node, key)]
+
+
+def _several(node: Node, key: str) -> list[Node]:
+    found = node.sequence(key)
+    if not found:
+        raise StopwavError(f"{node.where}: {key} is empty")
+    return found
+
+
+def _positive(node: Node, types: tuple[type, ...], what: str) -> Any:
+    # True is an int to Python, and no number to anyone else.
+    value: Any = node.value
+    if isinstance(value, bool) or not isinstance(value, types) or not value > 0:  # type: ignore[operator]
+        raise StopwavError(f"{node.where}: {what} greater than 0, not {kind(node)}")
+    return value
+
+
+def _switch(node: Node, file: Path) -> bool:
+    if not isinstance(node.value, bool):
+        raise StopwavError(f"{node.where}: should be True or False, not {kind(node)}")
+    return node.value
+
+
+def _audio(node: Node, file: Path) -> str:
+    # The recipe's own comments write `None`, which YAML takes for text.
+    if node.value in (None, "None"):
+        return "noise"
+    path = file.parent / _text(node, "example_audio")
+    if not path.is_file():
+        raise StopwavError(f"{node.where}: example_audio: there is no file {shown(str(path))}")
+    return str(path)
+
+
+def _resolve(node: Node, root: Mapping[str, Node], named: list[str]) -> Node:
+    """The node with every `!ref` replaced by what it refers to; the names of those are added to `named`."""
+    if isinstance(node.value, dict):
+        return replace(node, value={key: _resolve(one, root, named) for key, one in node.value.items()})
+    if isinstance(node.value, list):
+        return replace(node, value=[_resolve(one, root, named) for one in node.value])
+    if node.tag != _REF:
+        return node
+    alone = _REFERENCE.fullmatch(node.value.strip())
+    if alone:
+        found = _referred(alone[1], node, root, named)
+        return replace(found, where=node.where, key_where=node.key_where)
+    text = _REFERENCE.sub(lambda match: _as_text(_referred(match[1], node, root, named), node), node.value)
+    return replace(node, value=text, tag="")
+
+
+def _referred(path: str, node: Node, root: Mapping[str, Node], named: list[str]) -> Node:
+    """What `<key>` or `<key[inner]>` refers to."""
+    named.append(path.split("[")[0].strip())
+    if len(named) > _MAX_REFERENCES:
+        raise StopwavError(f"{node.where}: {_REF} <{path[:80]}> goes round, or there are more than {_MAX_REFERENCES}")
+    entries: Any = root
+    found = None
+    for name in re.split(r"[\[\]]+", path.strip().rstrip("]")):
+        found = entries.get(name) if isinstance(entries, Mapping) else None
+        if found is None:
+            raise StopwavError(f"{node.where}: {_REF} <{path[:80]}>: there is no {shown(name)} in the file")
+        entries = found.value
+    assert found is not None
+    return _resolve(found, root, named)
+
+
+def _as_text(found: Node, node: Node) -> str:
+    if found.value is None or isinstance(found.value, dict | list):
+        raise StopwavError(f"{node.where}: {_REF} to {kind(found)} cannot stand within a text")
+    return str(found.value)

@@ -1,0 +1,93 @@
+"""The run that a study measures into: a new one, or one to go on with, whose pieces have to be as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stopwav.errors import StopwavError
+from stopwav.record import Header, Record, new_path, paths_in, read_header
+from stopwav.studies.spec import StudySpec
+
+# What reading a piece raises where a field is missing, or holds something else.
+UNREADABLE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    StopIteration,
+)
+
+
+def open_record(
+    study: str,
+    spec: StudySpec,
+    header: Callable[[], Header],
+    *,
+    same: Callable[[Header], bool] | None = None,
+    append: bool = False,
+) -> Record:
+    """Return the record that a study measures into: to resume, the newest run of this spec, else a new one.
+
+    A complete run is open for reading only, unless `append` is set. One that is broken, or was started on another
+    machine or with other packages, is an error: its rounds and today's are not one measurement. `same` says whether a
+    run is of this spec, where more is compared than the settings. `header` makes that of a new run, and raises what is
+    wrong before anything is measured.
+    """
+    if spec.resume:
+        is_same = same or (lambda other: other.spec == spec.stored())
+        path = next((path for path in paths_in(spec.save, study) if _is_run_of(path, study, is_same)), None)
+        if path is not None:
+            record = Record.read(path)
+            if record.complete and not append:
+                return record
+            _check_machine(record)
+            return Record.resume(path)
+    first = header()
+    return Record.create(new_path(spec.save, study), first)
+
+
+def _is_run_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:
+    try:
+        header = read_header(path)
+    except StopwavError:
+        return False
+    return header.study == study and is_same(header)
+
+
+def _check_machine(record: Record) -> None:
+    """Raise where the run was started elsewhere, or with other software than is here now."""
+    from stopwav.measure.machine import describe
+
+    before, now = record.header.machine, describe().as_dict()
+    compared = ("cpu", "fingerprint", "python", "packages", "threads")
+    changed = [key for key in compared if key in before and before[key] != now[key]]
+    if changed:
+        raise StopwavError(
+            f"cannot resume {record.path}: it was started with another {changed[0]}; resume it there, or measure again "
+            "without --resume"
+        )
+
+
+def check_pieces(record: Record) -> None:
+    """Raise where an earlier process left pieces that no results can be computed from."""
+    from stopwav.studies.study import study_of
+
+    if record.found:
+        with as_written(record, "pieces"):
+            study_of(record).results(record)
+
+
+@contextmanager
+def as_written(record: Record, what: str) -> Iterator[None]:
+    """A block that reads pieces of an earlier process: those that it cannot read are an error in one line."""
+    try:
+        yield
+    except UNREADABLE as error:
+        reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
+        raise StopwavError(
+            f"{record.path}: has {what} that stopwav did not write so ({reason}); measure again without --resume"
+        ) from error

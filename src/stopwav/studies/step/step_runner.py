@@ -1,0 +1,210 @@
+"""What takes the steps of a study, in a fresh process or in the user's own: clean ones, watched ones, and memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from stopwav.measure.module_rows import RowSet, rows_of
+from stopwav.measure.module_watch import ModuleWatch
+from stopwav.measure.step_timer import StepTime, StepTimer
+from stopwav.measure.training_step import PHASES, PhaseWatch, TrainingBatch, TrainingJob, as_batch, run_step
+
+if TYPE_CHECKING:
+    from stopwav.studies.step.run import StepSpec
+
+# As METHOD has it for calls: the first one apart, then three at least, and a second's worth.
+WARMUP_STEPS = 3
+WARMUP_S = 1.0
+MOST_WARMUP_STEPS = 20
+# Changes of row that are timed to know what one costs.
+PROBES = 1000
+# A timeline is drawn on a screen that is not wider.
+MOST_MOMENTS = 1000
+
+
+class StepRunner:
+    """A job made ready to be measured, step by step."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        *,
+        depth: int,
+        modules: Sequence[str] = (),
+        steps: int,
+        load_s: float = 0.0,
+        now_ns: Callable[[], int] = perf_counter_ns,
+    ) -> None:
+        self._job, self._steps, self._load_s = job, steps, load_s
+        self._timer = StepTimer(job.device, now_ns)
+        self._now_ns = now_ns
+        self._distributed = _is_distributed(job.model)
+        # Whether a watch has to walk all of the graph, as it must where a module's result is not part of the loss.
+        self._walks = False
+        self.rows = _rows(job.model, depth, modules)
+
+    def warm_up(self) -> dict[str, Any]:
+        """The first step and the warm-up, on the first batch, and what the model is made of."""
+        first_s = self._clean(0)[0].wall_s
+        taken_s: list[float] = []
+        while len(taken_s) < MOST_WARMUP_STEPS:
+            # Processes that train together take as many steps each, whatever their clocks say.
+            if len(taken_s) >= WARMUP_STEPS and (self._distributed or sum(taken_s) >= WARMUP_S):
+                break
+            taken_s.append(self._clean(0)[0].wall_s)
+        # Hooks have a first time too.
+        self._watched(0)
+        return {
+            "load_s": self._load_s,
+            "first_s": first_s,
+            "warmup_s": taken_s,
+            "switch_s": self._switch_cost(),
+            "modules": [asdict(row) for row in self.rows.rows.values()],
+            "shared": {name: list(others) for name, others in self.rows.shared.items()},
+            "labels": dict(getattr(_inner(self._job.model), "labels", None) or {}),
+            "model": type(_inner(self._job.model)).__name__,
+            "compiled": _is_compiled(self._job.model),
+            "device": self._job.device,
+        }
+
+    def take(self, index: int) -> dict[str, Any]:
+        """One step without hooks and one with them, on the same batch, in turning order, after one that warms up."""
+        # A batch is a shape of its own: the first step on it may choose algorithms and ask for memory.
+        self._clean(index)
+        if index % 2 == 0:
+            clean, batch = self._clean(index)
+            watched, watch = self._watched(index)
+        else:
+            watched, watch = self._watched(index)
+            clean, batch = self._clean(index)
+        return {
+            "batch": {name: getattr(batch, name) for name in ("utterances", "real_frames", "padded_frames")},
+            "clean": _clean_to_json(clean),
+            "watched": {
+                "wall_s": watched.wall_s,
+                "device_s": watched.device_s,
+                "parts": [[row, phase, one.wall_s, one.device_s] for (row, phase), one in watched.parts.items()],
+                "calls": watch.calls,
+                "stages": sorted(watch.stages),
+                "recomputed": sorted(watch.recomputed),
+                "callers": {path: sorted(callers) for path, callers in watch.callers.items()},
+            },
+        }
+
+    def memory(self, index: int) -> dict[str, Any]:
+        """What a step holds in memory, and its timeline: of neighbours the highest, where they are many."""
+        from stopwav.measure.step_memory import measure_step_memory
+
+        found = measure_step_memory(self._job, self.rows, index)
+        stretch = -(-len(found.moments) // MOST_MOMENTS)
+        groups = [found.moments[at : at + stretch] for at in range(0, len(found.moments), stretch)]
+        moments = [max(group, key=lambda one: one.peak_bytes) for group in groups]
+        return {
+            "step": index,
+            "held": found.held,
+            "gradients": found.gradients,
+            "states": found.states,
+            "peak": asdict(found.peak),
+            "baseline_bytes": found.baseline_bytes,
+            "method": found.method,
+            "moments": [[one.row, one.phase, one.end_bytes, one.peak_bytes] for one in moments],
+        }
+
+    def largest(self) -> int:
+        """The number of the batch that takes most, where batches say how many frames they have; else the first."""
+        sizes = [as_batch(self._job.make_batch(index)).padded_frames or 0 for index in range(self._steps)]
+        return sizes.index(max(sizes))
+
+    def profile(self, folder: Path, index: int) -> dict[str, Any]:
+        """What torch.profiler saw of one step, by operator and by module; its trace lies in the folder."""
+        from stopwav.studies.step.profile_pass import profile_step
+
+        return profile_step(self._job, self.rows, folder, index)
+
+    def _clean(self, index: int) -> tuple[StepTime, TrainingBatch]:
+        with _garbage_left():
+            self._timer.begin()
+            batch = run_step(self._job, index, PhaseWatch(self._timer))
+            return self._timer.end(), batch
+
+    def _watched(self, index: int) -> tuple[StepTime, ModuleWatch]:
+        watch = ModuleWatch(
+            self.rows, self._timer.mark, waits=self._distributed, walks=self._walks, now_ns=self._now_ns
+        )
+        # Hooks are set and removed outside of the step.
+        with watch, _garbage_left():
+            self._timer.begin()
+            run_step(self._job, index, watch)
+            time = self._timer.end()
+        if watch.complete:
+            return time, watch
+        self._walks = True
+        return self._watched(index)
+
+    def _switch_cost(self) -> float:
+        """Seconds that one change of row costs on the host."""
+        self._timer.begin()
+        start_s = perf_counter()
+        for _ in range(PROBES):
+            self._timer.mark("", "")
+        return (perf_counter() - start_s) / PROBES
+
+
+def make_runner(spec: StepSpec) -> StepRunner:
+    """The runner of a spec, inside its fresh process."""
+    from stopwav.measure.memory import limit_host_memory
+    from stopwav.studies.step.job import make_job
+
+    if spec.memory_limit_gb is not None:
+        limit_host_memory(round(spec.memory_limit_gb * 1e9))
+    start_s = perf_counter()
+    job = make_job(spec)
+    return StepRunner(job, depth=spec.depth, modules=spec.modules, steps=spec.steps, load_s=perf_counter() - start_s)
+
+
+@contextmanager
+def _garbage_left() -> Iterator[None]:
+    """Keep Python from looking for garbage within a step, clean or watched: hooks leave more of it than a model."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _clean_to_json(time: StepTime) -> dict[str, Any]:
+    phases = {name: time.phase(name) for name in PHASES}
+    return {
+        "wall_s": time.wall_s,
+        "device_s": time.device_s,
+        "phases": {name: [one.wall_s, one.device_s] for name, one in phases.items()},
+    }
+
+
+def _rows(model: Any, depth: int, modules: Sequence[str]) -> RowSet:
+    # A compiled graph runs none of the modules it was made from; only the whole can be watched.
+    return rows_of(_inner(model), 0 if _is_compiled(model) else depth, () if _is_compiled(model) else modules)
+
+
+def _inner(model: Any) -> Any:
+    """The model that training wrappers hold: they have no rows of their own."""
+    if _is_distributed(model):
+        return _inner(model.module)
+    return model._orig_mod if _is_compiled(model) else model
+
+
+def _is_compiled(model: Any) -> bool:
+    inner = model.module if _is_distributed(model) else model
+    return hasattr(inner, "_orig_mod")
+
+
+def _is_distributed(model: Any) -> bool:
+    return type(model).__name__ == "DistributedDataParallel"

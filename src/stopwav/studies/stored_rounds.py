@@ -1,0 +1,131 @@
+"""Rounds of workloads in a run file: written and read back, and measured only where they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stopwav.errors import Caution
+from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
+from stopwav.measure.memory import HostPeak
+from stopwav.measure.plan import Plan
+from stopwav.measure.rounds import Round, measure, take_turns
+from stopwav.measure.sampler import Samples
+from stopwav.measure.workload import Workload
+from stopwav.record import Piece, Record
+from stopwav.studies.resume import as_written
+
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class RoundPlace:
+    """Where the rounds of one workload stand in a run file."""
+
+    kind: str
+    parts: tuple[str | int, ...]
+
+    def key(self, index: int, attempt: int) -> Key:
+        """The key of a round; `attempt` is 1 for what was taken once more."""
+        return (self.kind, index, *self.parts, attempt)
+
+    def rounds(self, record: Record) -> list[Round]:
+        """The rounds that are there."""
+        pieces = (piece for piece in record.pieces if piece.key[0] == self.kind)
+        return [round_from_piece(piece) for piece in pieces if tuple(piece.key[2:-1]) == self.parts]
+
+
+def round_to_piece(key: Key, round_: Round) -> Piece:
+    """The round as it is stored."""
+    data: dict[str, Any] = {}
+    if round_.samples is not None:
+        data = {
+            "load_s": round_.load_s,
+            "samples": {**asdict(round_.samples), "cautions": [[c.code, c.message] for c in round_.samples.cautions]},
+            "memory": asdict(round_.memory) if round_.memory else None,
+            "cuda_memory": asdict(round_.cuda_memory) if round_.cuda_memory else None,
+            "throttled": round_.throttled,
+            **round_.facts,
+        }
+    return Piece(key=list(key), status=round_.status, message=round_.message, last_words=round_.last_words, data=data)
+
+
+def round_from_piece(piece: Piece) -> Round:
+    """The round that a piece holds."""
+    index, data = int(piece.key[1]), piece.data
+    if "samples" not in data:
+        return Round(index, piece.status, piece.message, piece.last_words)
+    return Round(
+        index,
+        piece.status,
+        load_s=data["load_s"],
+        samples=_samples(data["samples"]),
+        memory=HostPeak(**data["memory"]) if data["memory"] else None,
+        cuda_memory=_cuda_peak(data["cuda_memory"]) if data["cuda_memory"] else None,
+        throttled=data["throttled"],
+        facts={"engine": data["engine"]},
+    )
+
+
+def take_round(
+    record: Record, place: RoundPlace, index: int, workload: Workload, plan: Plan, device: str = "cpu"
+) -> None:
+    """Measure one round unless the record has it, and store it at once."""
+    previous = _previous_rounds(record, place, index)
+    measure(workload, plan, device=device, only=[index], had=previous, on_round=lambda round_: _store(record, place, round_))
+
+
+def take_round_in_turn(
+    record: Record,
+    places: Sequence[RoundPlace],
+    index: int,
+    workloads: Sequence[Workload],
+    plan: Plan,
+    devices: Sequence[str],
+) -> None:
+    """Measure one round of each workload, interleaved, unless the record has it, and store it at once."""
+    previous = [_previous_rounds(record, place, index) for place in places]
+
+    def store(which: int, round_: Round) -> None:
+        _store(record, places[which], round_)
+
+    take_turns(workloads, plan, devices=devices, only=[index], had=previous, on_round=store)
+
+
+def _previous_rounds(record: Record, place: RoundPlace, index: int) -> list[Round]:
+    """The rounds that are stored, and this one too where it is not to be tried: it is then stored as skipped."""
+    with as_written(record, f"a round of {place.kind} {place.parts}"):
+        previous = place.rounds(record)
+    reason = "" if any(round_.index == index for round_ in previous) else skip_reason(previous)
+    if reason:
+        previous.append(Round(index, "skipped", reason))
+        _store(record, place, previous[-1])
+    return previous
+
+
+def _store(record: Record, place: RoundPlace, round_: Round) -> None:
+    attempt = sum(earlier.index == round_.index for earlier in place.rounds(record))
+    record.append(round_to_piece(place.key(round_.index, attempt), round_))
+
+
+def skip_reason(rounds: Sequence[Round]) -> str:
+    """Return why no further round is tried; empty where one is.
+
+    What ran out of memory or time would only do so again, and a model that is not there would be looked for in every
+    round of every workload.
+    """
+    for number, round_ in enumerate(rounds):
+        if round_.status in ("oom", "timeout") or (round_.status == "error" and number == 0):
+            return f"not tried again after round {round_.index}: {round_.message}"
+    return ""
+
+
+def _samples(fields: dict[str, Any]) -> Samples:
+    lists = {name: tuple(fields[name]) for name in ("warmup_s", "values_s", "device_values_s", "stages_s")}
+    cautions = tuple(Caution(*caution) for caution in fields["cautions"])
+    return Samples(first_s=fields["first_s"], loops=fields["loops"], cautions=cautions, **lists)
+
+
+def _cuda_peak(fields: dict[str, Any]) -> CudaPeak:
+    return CudaPeak(CudaMemory(**fields["peak"]), CudaMemory(**fields["baseline"]), fields["device_method"])

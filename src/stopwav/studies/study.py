@@ -1,0 +1,154 @@
+"""A study: everything that belongs to one question, as one object; and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stopwav.errors import StopwavError, suggestion
+
+if TYPE_CHECKING:
+    from stopwav.record import Record, Result
+    from stopwav.report.chart import Chart
+    from stopwav.report.document import Detail, Document
+    from stopwav.studies.comparable import Comparable
+    from stopwav.studies.definition import Definitions
+    from stopwav.studies.forecast import Forecast
+    from stopwav.studies.spec import StudySpec
+
+# A line per study: its name, the question that it answers, and where its object is. It is imported when first needed.
+LISTED = {
+    "latency": ("How long a listener waits for each word, and why.", "stopwav.studies.latency:STUDY"),
+    "grid": ("Whether it is real-time and fits, over duration × batch size.", "stopwav.studies.grid:STUDY"),
+    "compare": ("Which model to ship: size, speed, energy, errors side by side.", "stopwav.studies.compare:STUDY"),
+    "loss": ("Which transducer loss is right, fast and small.", "stopwav.studies.loss:STUDY"),
+    "step": ("Where a training step goes: time and memory of each module.", "stopwav.studies.step:STUDY"),
+}
+# Packages add theirs through entry points of this group, named by the study.
+GROUP = "stopwav.studies"
+
+
+class Extra(Protocol):
+    """Something that a run says besides its results, such as the verdicts of a comparison."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Study:
+    """One question: its settings, what measures it, what the run says, and how that is shown."""
+
+    name: str
+    spec: type[StudySpec]
+    # The function of the same name in Python.
+    run: Callable[..., Record]
+    results: Callable[[Record], list[Result]]
+    document: Callable[[StudyRun, Detail], Document]
+    charts: Callable[[StudyRun], Mapping[str, Chart]]
+    definitions: Definitions
+    # The question as a sentence, for the help of its verb.
+    question: str
+    # The settings of a first run, for `stopwav init`.
+    example: Mapping[str, Any]
+    verb: Verb = field(default_factory=lambda: Verb())
+    # How long a run of these settings may take.
+    forecast: Callable[[Any], Forecast] | None = None
+    # What a run says besides its results, by its key in `--json`; None where it has nothing to say.
+    extras: Mapping[str, Callable[[StudyRun], Extra | None]] = field(default_factory=dict)
+    # What its charts and pages show that is not in its results.
+    view: Callable[[StudyRun], Mapping[str, Any]] = lambda run: {}
+    # How `diff` and `gate` compare two runs of it; None where they do not.
+    comparable: Comparable | None = None
+    # Its streams as a Chrome trace; None where it has none.
+    trace: Callable[[Sequence[Record]], dict[str, Any]] | None = None
+    # Several runs of this study alone, in place of the usual table on top of their page.
+    comparison: Callable[[Sequence[StudyRun]], Document] | None = None
+    # How the codes of those warnings begin that say why something was not measured.
+    failure_codes: tuple[str, ...] = ()
+    # The results that a history follows; none where the study is not followed over time.
+    followed: Callable[[Sequence[Result]], Sequence[Result]] = lambda results: ()
+    # The settings in words that tell a point in a history from that of another study or setting.
+    series: str = ""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What a study's verb does besides measuring and printing."""
+
+    # Options of the verb that are no settings of the study, as typer parameters by name.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    # Before anything is measured: the settings to run with, or None where there is nothing left to do.
+    prepare: Callable[[dict[str, Any], Sequence[str]], dict[str, Any] | None] = lambda settings, given: settings
+    # After the run, before its results are printed.
+    after: Callable[[Record, Mapping[str, Any]], None] = lambda record, settings: None
+    # The options that make a run shorter.
+    shorter: str = "--quick, or fewer --rounds"
+
+
+class StudyRun:
+    """A run with its study: its results and whatever else is derived from it, each computed once."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.study = study_of(record)
+
+    @cached_property
+    def results(self) -> list[Result]:
+        """The results, computed again from the raw observations."""
+        return self.study.results(self.record)
+
+    @cached_property
+    def extras(self) -> dict[str, Extra]:
+        """What the run says besides its results, by its key in `--json`."""
+        found = {key: extra(self) for key, extra in self.study.extras.items()}
+        return {key: extra for key, extra in found.items() if extra is not None}
+
+    @cached_property
+    def view(self) -> Mapping[str, Any]:
+        """What its charts and page show that is not in its results."""
+        return self.study.view(self)
+
+    @cached_property
+    def charts(self) -> Mapping[str, Chart]:
+        """Its charts by name, in the order in which a page shows them."""
+        from altair.utils.schemapi import debug_mode
+
+        # Altair checks every part of every chart against its schema, which takes longer than all the rest; tests do it.
+        with debug_mode(False):
+            return self.study.charts(self)
+
+    def document(self, detail: Detail) -> Document:
+        """What the run says."""
+        return self.study.document(self, detail)
+
+
+def study_names() -> list[str]:
+    """Return the names of all studies, those of other packages last."""
+    return list(dict.fromkeys([*LISTED, *(point.name for point in entry_points(group=GROUP))]))
+
+
+def find_study(name: str) -> Study:
+    """Return the study of that name."""
+    if name in LISTED:
+        module, _, attribute = LISTED[name][1].partition(":")
+        study: Study = getattr(import_module(module), attribute)
+        return study
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            loaded: Study = point.load()
+            return loaded
+    raise StopwavError(f"unknown study {name!r}: {suggestion(name, study_names())}")
+
+
+def study_of(record: Record) -> Study:
+    """Return the study that a run is of."""
+    try:
+        return find_study(record.header.study)
+    except StopwavError:
+        raise StopwavError(
+            f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know"
+        ) from None
