@@ -63,6 +63,8 @@ class Result:
     status: Status
     metrics: Mapping[str, Estimate] = field(default_factory=dict)
     warnings: tuple[Caution, ...] = ()
+    # What the row is of, for code that has to tell rows apart: an engine, a cell of a grid, a length, a fit, …
+    kind: str = "engine"
 
     def to_json(self) -> dict[str, Any]:
         """The row as `--json` prints it."""
