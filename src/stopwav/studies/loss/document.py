@@ -31,8 +31,8 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
     legend = tuple(Note(text, quiet=False) for mark, text in _LEGEND.items() if mark in marks)
     tables = tuple(block for group in groups for block in _table(group))
     note = Note(
-        "Peak memory, excluding inputs; in square brackets: 95 % confidence interval over batches, or over rounds where "
-        "there are fewer than three.",
+        "Peak memory, excluding inputs; in square brackets: 95 % confidence interval over batches, or over rounds "
+        "where there are fewer than three.",
         media=PAGE,
     )
     return Document(
@@ -128,9 +128,9 @@ def _padding_text(result: Result) -> str:
     efficiency = result.metrics["padding_efficiency"].value if result.metrics else None
     padding = "" if efficiency is None else f"; {1 / efficiency:.2f}× padding (efficiency {efficiency:.2f})"
     return (
-        f"{params['utterances']:,} of {params['corpus_utterances']:,} utterances of {plain(str(params['shapes']), 60)}, "
-        f"T {first} to {last}: from {low:.1%} to {high:.1%} of its lengths{padding}; "
-        f"whole corpus {params['corpus_padding_efficiency']:.2f}"
+        f"{params['utterances']:,} of {params['corpus_utterances']:,} utterances of "
+        f"{plain(str(params['shapes']), 60)}, T {first} to {last}: from {low:.1%} to {high:.1%} of its lengths"
+        f"{padding}; whole corpus {params['corpus_padding_efficiency']:.2f}"
     )
 
 
@@ -189,7 +189,9 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
     findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms a step"]
     metric = peak_metric(group)
-    peaks = [(result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None]
+    peaks = [
+        (result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None
+    ]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])
         findings.append(

@@ -1,6 +1,7 @@
-"""The loss study: what is right is ranked, what is wrong is marked, and what dies takes nothing with it."""
+"""The loss study: correct losses are ranked, wrong ones marked, and one that dies does not affect the others."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,10 +21,10 @@ STEP = "step_time"
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """A run of losses of every kind: two are right, one of them in name only."""
+    """A run of losses of every kind: correct, wrong, dying, raising, unsteady, not installed."""
     folder = tmp_path_factory.mktemp("losses")
     losses = ["torch", *(own(folder, name) for name in ("wrong", "wrong_gradient", "aborting", "raising", "unsteady"))]
-    return run([*losses, "torchaudio", "warp-rnnt"], folder)
+    return run([*losses, "torchaudio", "warp-rnnt"], folder, batches=1)
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +36,23 @@ def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 
 def test_a_loss_that_is_right_is_measured(record: Record) -> None:
-    one = by_loss(record)["torch"]
-    assert one.status == "ok"
-    assert one.params["right"] is True
-    assert one.metrics["deterministic"].value == 1
-    assert (one.metrics["value_deviation"].value or 1) < 1e-5
-    assert (one.metrics["gradient_deviation"].value or 1) < 1e-4
-    parts = [one.metrics[name].value for name in (STEP, "forward_time", "backward_time")]
+    result = by_loss(record)["torch"]
+    assert result.status == "ok"
+    assert result.params["right"] is True
+    assert result.metrics["deterministic"].value == 1
+    assert (result.metrics["value_deviation"].value or 1) < 1e-5
+    assert (result.metrics["gradient_deviation"].value or 1) < 1e-4
+    parts = [result.metrics[name].value for name in (STEP, "forward_time", "backward_time")]
     assert all(part is not None and part > 0 for part in parts)
     # Value by value a step holds its parts, and so do the medians; those of the parts need not add up to it.
     assert parts[0] >= max(parts[1:])  # type: ignore[type-var, operator]
-    assert one.metrics["peak_host_over_inputs_bytes"].value is not None
-    assert one.metrics["peak_allocated_bytes"].note == "no CUDA device"
+    assert result.metrics["peak_host_over_inputs_bytes"].value is not None
+    assert result.metrics["peak_allocated_bytes"].note == "no CUDA device"
 
 
 def test_the_losses_that_are_right_are_ranked_by_their_time_and_no_others(record: Record) -> None:
-    found = {name: one for name, one in by_loss(record).items() if one.status == "ok"}
-    right = [name for name, one in found.items() if one.params["right"]]
+    found = {name: result for name, result in by_loss(record).items() if result.status == "ok"}
+    right = [name for name, result in found.items() if result.params["right"]]
     assert set(found) - set(right) == {"wrong", "wrong_gradient"}
     assert {"torch", "unsteady"} <= set(right)
     # Some do the same: which of them is faster is the machine's to say.
@@ -61,12 +62,12 @@ def test_the_losses_that_are_right_are_ranked_by_their_time_and_no_others(record
 
 @pytest.mark.parametrize("name", ["wrong", "wrong_gradient"])
 def test_a_loss_that_is_wrong_is_timed_and_never_ranked(record: Record, name: str) -> None:
-    one = by_loss(record)[name]
-    assert one.status == "ok"
-    assert one.metrics[STEP].value is not None
-    assert one.params["right"] is False
-    assert one.metrics["rank"].value is None
-    assert "loss-wrong" in [warning.code for warning in one.warnings]
+    result = by_loss(record)[name]
+    assert result.status == "ok"
+    assert result.metrics[STEP].value is not None
+    assert result.params["right"] is False
+    assert result.metrics["rank"].value is None
+    assert "loss-wrong" in [warning.code for warning in result.warnings]
 
 
 def test_a_factor_and_a_gradient_that_are_wrong_are_measured(record: Record) -> None:
@@ -78,12 +79,12 @@ def test_a_factor_and_a_gradient_that_are_wrong_are_measured(record: Record) -> 
     assert (gradient.metrics["gradient_deviation"].value or 0) > 0.1
 
 
-def test_a_loss_that_aborts_or_raises_takes_nothing_with_it(record: Record) -> None:
+def test_a_loss_that_aborts_or_raises_does_not_affect_the_others(record: Record) -> None:
     found = by_loss(record)
     assert found["aborting"].status == "crashed"
-    told = {warning.code: warning.message for warning in found["aborting"].warnings}
-    assert "SIGABRT" in told["loss-crashed"]
-    assert "about to die" in told["loss-crashed"]
+    messages = {warning.code: warning.message for warning in found["aborting"].warnings}
+    assert "SIGABRT" in messages["loss-crashed"]
+    assert "about to die" in messages["loss-crashed"]
     assert found["raising"].status == "error"
     assert "expected int32" in {w.code: w.message for w in found["raising"].warnings}["loss-error"]
     for name in ("torch", "wrong", "unsteady"):
@@ -91,7 +92,7 @@ def test_a_loss_that_aborts_or_raises_takes_nothing_with_it(record: Record) -> N
     assert record.complete
 
 
-def test_a_loss_that_does_not_repeat_itself_is_said_to(record: Record) -> None:
+def test_a_loss_that_does_not_repeat_itself_is_not_deterministic(record: Record) -> None:
     assert by_loss(record)["unsteady"].metrics["deterministic"].value == 0
 
 
@@ -125,15 +126,13 @@ def test_what_runs_out_of_memory_is_that_batchs_result(two_rounds: Record) -> No
 def test_settings_are_varied_and_the_largest_batch_is_found(tmp_path: Path) -> None:
     # A limit of its own, as the default is what happens to be free.
     options = {"batches": 1, "largest_batch": True, "memory_limit_gb": 8.0}
-    record = run(["torch"], tmp_path, batch_size=[4, 8], vocab=[12, 24], **options)
+    record = run(["torch"], tmp_path, batch_size=[4, 8], **options)
     results = stopwav.results(record)
-    assert [(one.params["batch_size"], one.params["vocab"]) for one in results] == [(4, 12), (4, 24), (8, 12), (8, 24)]
-    assert {one.name for one in results} == {f"torch (b{b} v{v})" for b in (4, 8) for v in (12, 24)}
+    assert [result.name for result in results] == ["torch (b4 v12)", "torch (b8 v12)"]
+    assert [result.params["batch_size"] for result in results] == [4, 8]
     # All eight utterances fit.
-    assert [piece.key[2:] for piece in record.pieces if piece.key[0] == "largest"] == [
-        [vocab, size] for vocab in (12, 24) for size in (4, 8)
-    ]
-    assert {one.metrics["largest_batch"].value for one in results} == {8}
+    assert [piece.key[2:] for piece in record.pieces if piece.key[0] == "largest"] == [[12, 4], [12, 8]]
+    assert {result.metrics["largest_batch"].value for result in results} == {8}
 
 
 def test_a_larger_batch_holds_the_smaller_ones(tmp_path: Path) -> None:
@@ -145,19 +144,8 @@ def test_a_larger_batch_holds_the_smaller_ones(tmp_path: Path) -> None:
         assert large.frames[: len(small)] == small.frames
 
 
-def test_a_profile_feeds_no_number_and_leaves_traces(tmp_path: Path) -> None:
-    record = run(["torch"], tmp_path, batches=1, profile=True, profile_schedule=(0, 1, 1, 2))
-    before = stopwav.results(record)[0].metrics[STEP]
-    (piece,) = [piece for piece in record.pieces if piece.key[0] == "trace"]
-    assert piece.status == "ok"
-    assert len(piece.data["files"]) == 2
-    trace = json.loads((tmp_path / piece.data["files"][0]).read_text())
-    assert any(event.get("cat") == "cpu_op" for event in trace["traceEvents"])
-    assert stopwav.results(Record.read(record.path))[0].metrics[STEP] == before
-
-
 @pytest.mark.parametrize(
-    ("losses", "options", "told"),
+    ("losses", "options", "message"),
     [
         (["torhc"], {}, "did you mean 'torch'"),
         (["torch"], {"blank": 12}, "one of the 12 symbols"),
@@ -172,19 +160,68 @@ def test_a_profile_feeds_no_number_and_leaves_traces(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_an_error_at_once(
-    tmp_path: Path, losses: list[str], options: dict[str, object], told: str
+    tmp_path: Path, losses: list[str], options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(StopwavError, match=told):
+    with pytest.raises(StopwavError, match=message):
         run(losses, tmp_path, **options)
     assert not list(tmp_path.glob("*.jsonl"))
 
 
-def test_the_old_mistake_is_reproduced_and_said_to_be_one(tmp_path: Path) -> None:
-    words = f"--shapes {shapes_file(tmp_path)} --batch-size 2 --batches 1 --vocab 8 --dim 4 --quick --no-html".split()
-    told = command("loss", "torch", "--sort", "columns-independently", *words, "--save", tmp_path)
-    assert "columns-independently" in told.stdout
-    assert "are in no utterance" in told.stdout.replace("\n", " ")
-    assert told.code == 0
+@pytest.mark.parametrize(
+    ("arguments", "losses", "sort"),
+    [
+        (["--sort", "no-such-loss"], ["no-such-loss"], "pairs"),
+        (["no-such-loss", "--sort"], ["no-such-loss"], "pairs"),
+        (["--sort", "--batches", "3", "no-such-loss"], ["no-such-loss"], "pairs"),
+        (["--sort", "columns-independently", "no-such-loss"], ["no-such-loss"], "columns-independently"),
+        (["no-such-loss", "--sort=columns-independently"], ["no-such-loss"], "columns-independently"),
+        (["no-such-loss"], ["no-such-loss"], None),
+    ],
+)
+def test_sort_may_stand_alone(
+    arguments: list[str], losses: list[str], sort: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stopwav.studies.loss import STUDY
+
+    given: dict[str, object] = {}
+
+    def prepare(settings: dict[str, object], names: object) -> None:
+        given.update(settings)
+
+    monkeypatch.setattr("stopwav.studies.loss.STUDY", replace(STUDY, verb=replace(STUDY.verb, prepare=prepare)))
+    assert command("loss", *arguments).code == 0
+    assert (given["losses"], given["sort"]) == (losses, sort)
+
+
+def test_every_flag_of_the_command_line_reaches_the_run(tmp_path: Path) -> None:
+    options = (
+        "--shapes", shapes_file(tmp_path), "--tokenizer", "chars", "--subsampling", "2", "--max-frames", "60",
+        "--buckets", "2", "--batches", "1", "--vocab", "8", "--dim", "4", "--blank", "1", "--dtype", "float64",
+        "--device", "cpu", "--largest-batch", "--profile", "--profile-schedule", "0,1,1,2", "--rounds", "2", "--quick",
+        "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path, "--all",
+    )  # fmt: skip
+    printed = command("loss", "torch", *options)
+    assert printed.code == 0, printed.stderr
+    assert "traces in" in printed.stderr
+    assert "aten::" in printed.stdout
+    assert "gradient_deviation" in printed.stdout
+    (path,) = tmp_path.glob("loss-*.jsonl")
+    assert path.with_suffix(".html").exists()
+    record = Record.read(path)
+    expected = {
+        "tokenizer": "chars", "subsampling": 2, "batch_size": None, "max_frames": 60, "sort": False, "buckets": 2,
+        "batches": 1, "vocab": [8], "dim": 4, "blank": 1, "dtype": "float64", "device": "cpu", "largest_batch": True,
+        "rounds": 1, "time_limit_s": 100, "memory_limit_gb": 30, "seed": 2,
+    }  # fmt: skip
+    assert record.header.spec.items() >= expected.items()
+    assert [piece.key[0] for piece in record.pieces] == ["check", "step", "largest", "trace"]
+    # A trace per repetition of the schedule; no number comes from them.
+    *others, trace = record.pieces
+    assert len(trace.data["files"]) == 2
+    events = json.loads((tmp_path / trace.data["files"][0]).read_text())["traceEvents"]
+    assert any(event.get("cat") == "cpu_op" for event in events)
+    without = Record(path, record.header, others, complete=True)
+    assert stopwav.results(without) == stopwav.results(record)
 
 
 def test_the_list_says_what_each_needs_and_how_to_get_it() -> None:

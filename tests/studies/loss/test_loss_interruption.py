@@ -37,13 +37,10 @@ def test_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
         ("step", "torch"): ["ok", "ok"],
         ("step", "aborting"): ["crashed", "crashed"],
     }
-
-
-def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
-    first = run(["torch"], tmp_path, batches=1)
-    again = run(["torch"], tmp_path, batches=1, resume=True)
-    assert again.path == first.path
-    assert again.found == 2
+    # A finished run is not measured again.
+    again = run(losses, tmp_path, save=record.path.parent, resume=True)
+    assert again.path == record.path
+    assert again.found == len(record.pieces) == len(again.pieces)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +54,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
         ('"key":["check","torch"]', '"key":[]', "IndexError"),
     ],
 )
-def test_a_run_that_was_tampered_with_is_not_gone_on_with(old: str, new: str, reason: str, tmp_path: Path) -> None:
+def test_a_run_that_was_tampered_with_is_not_resumed(old: str, new: str, reason: str, tmp_path: Path) -> None:
     record = made_up(tmp_path, lambda *_: 1.0, checks={"torch": checked()}, complete=False)
     whole = record.path.read_text()
     record.path.write_text(whole.replace(old, new))
@@ -66,7 +63,7 @@ def test_a_run_that_was_tampered_with_is_not_gone_on_with(old: str, new: str, re
         run(["torch"], tmp_path, batches=3, rounds=3, plan=None, resume=True)
 
 
-def test_a_run_cut_after_any_piece_can_be_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_cut_after_any_piece_can_be_resumed(tmp_path: Path) -> None:
     def time_s(name: str, number: int, index: int) -> float | str:
         return "oom" if (number, index) == (1, 0) else 1.0 + 0.1 * index
 

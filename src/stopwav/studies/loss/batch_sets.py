@@ -1,10 +1,10 @@
-"""The settings of a loss run: a batch size and a vocabulary each, with the batches that all its losses are fed."""
+"""The batches of a loss run: for each setting, a batch size and a vocabulary, those that all its losses get."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stopwav.record import Header
 from stopwav.speech.batches import (
@@ -17,27 +17,25 @@ from stopwav.speech.batches import (
     spread,
 )
 from stopwav.speech.shapes import Shapes, load_shapes
-
-if TYPE_CHECKING:
-    from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.loss.spec import LossSpec
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is varied: utterances a batch (`None` where the frames are limited instead) and symbols."""
+    """What is varied: utterances per batch (`None` where the frames are limited instead) and symbols."""
 
     batch_size: int | None
     vocab: int
 
     @property
     def label(self) -> str:
-        """What tells it from others in the keys of a run file."""
+        """Its name in the keys of a run file."""
         return f"b{self.batch_size or '-'} v{self.vocab}"
 
 
 @dataclass(frozen=True)
-class Fed:
-    """The batches of a setting, and what they are of the corpus."""
+class BatchSet:
+    """The batches of a setting, and how they represent the corpus."""
 
     setting: Setting
     batches: tuple[Batch, ...]
@@ -45,7 +43,7 @@ class Fed:
     corpus_padding_efficiency: float
     # The share of utterances below the shortest that is measured, and up to the longest.
     covered: tuple[float, float]
-    # The share of pairs of T and U that no utterance has; 0 unless the columns were sorted for themselves.
+    # The share of pairs of T and U that no utterance has; 0 unless the columns were sorted independently.
     invented: float = 0.0
 
     @property
@@ -54,36 +52,36 @@ class Fed:
         return padding_efficiency(self.batches)
 
 
-def settings_of(spec: LossSpec) -> list[Setting]:
-    """Every setting of a run."""
-    sizes: Sequence[int | None] = spec.batch_size or [None]
-    return [Setting(size, vocab) for size in sizes for vocab in spec.vocab]
-
-
-def shapes_of(spec: LossSpec) -> Shapes:
-    """The shapes that a run draws its batches from."""
+def load_spec_shapes(spec: LossSpec) -> Shapes:
+    """Return the shapes that a run draws its batches from."""
     return load_shapes(spec.shapes, tokenizer=spec.tokenizer, subsampling=spec.subsampling, seed=spec.seed)
 
 
 def corpus_of(spec: LossSpec) -> dict[str, Any]:
-    """What the header of a run holds of its shapes: where they come from, and every batch that is measured."""
-    shapes = shapes_of(spec)
-    fed = [_fed(spec, setting, shapes) for setting in settings_of(spec)]
+    """Return what the header of a run holds of its shapes: their source, and every batch that is measured."""
+    shapes = load_spec_shapes(spec)
+    sizes: Sequence[int | None] = spec.batch_size or [None]
+    settings = [Setting(size, vocab) for size in sizes for vocab in spec.vocab]
     return {
         "name": shapes.name,
         "digest": shapes.digest,
         "note": shapes.note,
         "count": len(shapes),
-        "settings": [asdict(one) for one in fed],
+        "settings": [asdict(_make_set(spec, setting, shapes)) for setting in settings],
     }
 
 
-def fed_of(header: Header) -> list[Fed]:
-    """The settings of a run with their batches, as its header has them."""
+def batch_sets(header: Header) -> list[BatchSet]:
+    """Return the batches of each setting of a run, as its header has them."""
     return [_from_json(fields) for fields in header.corpus["settings"]]
 
 
-def _fed(spec: LossSpec, setting: Setting, shapes: Shapes) -> Fed:
+def batch_seed(spec: LossSpec, number: int) -> int:
+    """Return the seed of a batch's inputs: the same for every loss and round."""
+    return 1000 * spec.seed + number
+
+
+def _make_set(spec: LossSpec, setting: Setting, shapes: Shapes) -> BatchSet:
     everything = make_batches(
         shapes,
         batch_size=setting.batch_size or 1,
@@ -92,23 +90,18 @@ def _fed(spec: LossSpec, setting: Setting, shapes: Shapes) -> Fed:
         buckets=spec.buckets,
         seed=spec.seed,
     )
-    taken = spread(everything, spec.batches)
-    return Fed(
+    measured = spread(everything, spec.batches)
+    return BatchSet(
         setting,
-        tuple(taken),
+        tuple(measured),
         padding_efficiency(everything),
-        covered_range(taken, shapes),
+        covered_range(measured, shapes),
         invented_pairs(everything, shapes) if spec.sort == COLUMNS else 0.0,
     )
 
 
-def _from_json(fields: Mapping[str, Any]) -> Fed:
-    batches = tuple(Batch(tuple(one["frames"]), tuple(one["tokens"])) for one in fields["batches"])
+def _from_json(fields: Mapping[str, Any]) -> BatchSet:
+    batches = tuple(Batch(tuple(batch["frames"]), tuple(batch["tokens"])) for batch in fields["batches"])
     low, high = fields["covered"]
     efficiency, invented = fields["corpus_padding_efficiency"], fields["invented"]
-    return Fed(Setting(**fields["setting"]), batches, efficiency, (low, high), invented)
-
-
-def batch_seed(spec: LossSpec, number: int) -> int:
-    """The seed of a batch's inputs: the same for every loss and round."""
-    return 1000 * spec.seed + number
+    return BatchSet(Setting(**fields["setting"]), batches, efficiency, (low, high), invented)

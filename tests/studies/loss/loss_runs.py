@@ -10,10 +10,10 @@ from stopwav.measure.machine import describe
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record, Result
-from stopwav.studies.round_pieces import round_to_piece
-from stopwav.studies.loss.run import LossSpec
-from stopwav.studies.loss.setting import corpus_of, fed_of
-from stopwav.studies.loss.turn import step_key
+from stopwav.studies.loss.batch_sets import batch_sets, corpus_of
+from stopwav.studies.loss.rounds import step_key
+from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.stored_rounds import round_to_piece
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=3, warmup_s=0, min_values_s=0.001, max_values_s=0.1)
@@ -53,27 +53,27 @@ def unsteady(*inputs):  # by far more than a rounding, and by far less than what
 
 
 def shapes_file(folder: Path) -> Path:
-    """Eight utterances, short and long."""
+    """Write a file of eight utterances, short and long."""
     path = folder / "shapes.csv"
     path.write_text("T,U\n10,3\n12,4\n8,2\n20,5\n18,4\n40,9\n6,1\n15,3\n")
     return path
 
 
 def own(folder: Path, name: str) -> str:
-    """A loss of the file above."""
+    """Return the name of a loss of the file above."""
     (folder / "own.py").write_text(OWN)
     return f"{folder / 'own.py'}:{name}"
 
 
 def run(losses: list[str], folder: Path, **options: Any) -> Record:
-    """A run of one round, quickly."""
+    """Return a quick run of one round."""
     small: dict[str, Any] = {"batch_size": [2], "batches": 2, "vocab": [12], "dim": 8, "rounds": 1, "plan": FAST}
-    return stopwav.loss(losses, shapes=shapes_file(folder), save=folder, **{**small, **options})
+    return stopwav.loss(losses, shapes=shapes_file(folder), **{"save": folder, **small, **options})
 
 
 def by_loss(record: Record) -> dict[str, Result]:
-    """The results by the last part of the loss's name."""
-    return {str(one.params["loss"]).rpartition(":")[2]: one for one in stopwav.results(record)}
+    """Return the results by the last part of the loss's name."""
+    return {str(result.params["loss"]).rpartition(":")[2]: result for result in stopwav.results(record)}
 
 
 def made_up(
@@ -84,9 +84,9 @@ def made_up(
     complete: bool = True,
     **spec: Any,
 ) -> Record:
-    """A run in which round `i` of batch `n` of a loss took `time_s(loss, n, i)` seconds, or ended with that status.
+    """Return a run in which round `i` of batch `n` took `time_s(loss, n, i)` seconds, or ended with that status.
 
-    `checks` has what the check of each loss found; a loss without one is missing.
+    `checks` has the data of each loss's check; a loss without one is missing.
     """
     small: dict[str, Any] = {"batch_size": [2], "batches": 3, "vocab": [12], "dim": 8, "rounds": 3}
     full = LossSpec(losses=list(checks), shapes=str(shapes_file(folder)), **{**small, **spec})
@@ -94,7 +94,7 @@ def made_up(
         stopwav="0.1.0",
         study="loss",
         started="2026-01-01T00:00:00Z",
-        spec=full.model_dump(),
+        spec=full.stored(),
         corpus=corpus_of(full),
         machine=describe().as_dict(),
     )
@@ -106,25 +106,25 @@ def made_up(
             record.append(Piece(key=key, status=status, message="needs it: get it", data=check or absent))  # type: ignore[arg-type]
         for index in range(full.rounds):
             for name in (name for name, check in checks.items() if check):
-                for fed in fed_of(header):
-                    for number in range(len(fed.batches)):
+                for batch_set in batch_sets(header):
+                    for number in range(len(batch_set.batches)):
                         took = time_s(name, number, index)
-                        one = Round(index, took, f"message of {number}") if isinstance(took, str) else None  # type: ignore[arg-type]
-                        key_ = step_key(index, name, fed.setting, number, 0)
-                        record.append(round_to_piece(key_, one or good_round(index, float(took))))
+                        failed = Round(index, took, f"message of {number}") if isinstance(took, str) else None  # type: ignore[arg-type]
+                        step = step_key(index, (name, batch_set.setting.label, number), 0)
+                        record.append(round_to_piece(step, failed or good_round(index, float(took))))
         if complete:
             record.finish()
     return record
 
 
-def checked(off: float = 1e-6, gap: float | None = None) -> dict[str, Any]:
-    """What a check finds whose every deviation is the one given."""
-    deviations = dict.fromkeys(("value", "encoder", "decoder", "weight", "bias"), off)
+def checked(error: float = 1e-6, gap: float | None = None) -> dict[str, Any]:
+    """Return the data of a check whose every relative error is the given one."""
+    deviations = dict.fromkeys(("value", "encoder", "decoder", "weight", "bias"), error)
     return {"deviations": deviations, "deterministic": True, "gap": gap, "version": "made up 1", "precision": "float32"}
 
 
 def good_round(index: int, took_s: float) -> Round:
-    """A round of ten equal values, a third of it forwards, with a peak of 100 MB over inputs of 90 MB."""
+    """Return a round of ten equal values, a quarter of each forward, with a peak of 100 MB over inputs of 90 MB."""
     samples = Samples(
         first_s=2 * took_s,
         warmup_s=(took_s,) * 3,
