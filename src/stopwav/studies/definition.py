@@ -62,6 +62,11 @@ class Definitions:
             return None
         return replace(family, title=f"{family.title}, P{percentile['percent']}")
 
+    def short_title(self, metric: str) -> str:
+        """Return the metric's title without its abbreviation, for where it has to fit a line."""
+        known = self.find(metric)
+        return metric if known is None else re.sub(r" \(\w+\)", "", known.title).replace(", P", " P")
+
     def headlines(self) -> list[tuple[str, Definition]]:
         """Return the metrics that runs are compared by on a page of several."""
         return [(name, one) for group in self.groups.values() for name, one in group.items() if one.headline]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -55,8 +55,13 @@ class Study:
     # The settings of a first run, for `stopwav init`.
     example: Mapping[str, Any]
     verb: Verb = field(default_factory=lambda: Verb())
+    # The settings that these stand for, where something else may stand in the place of one, such as a recipe file. The
+    # second argument names the settings that were given and not left at their defaults.
+    expand: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda settings, given: settings
     # How long a run of these settings may take.
     forecast: Callable[[Any], Forecast] | None = None
+    # What would stop a run of these settings at once: pairs of a setting and the reason.
+    problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda spec: ()
     # What a run says besides its results, by its key in `--json`; None where it has nothing to say.
     extras: Mapping[str, Callable[[StudyRun], Extra | None]] = field(default_factory=dict)
     # What its charts and pages show that is not in its results.
