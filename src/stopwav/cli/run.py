@@ -158,7 +158,9 @@ def _check(file: Path, planned: list[PlannedRun], *, as_json: bool) -> int:
 
     checked = [_checked(item) for item in planned]
     if as_json:
-        _print_json({"file": str(file), "cells": [_check_to_json(item) for item in checked], "seconds": _total(checked)})
+        _print_json(
+            {"file": str(file), "cells": [_check_to_json(item) for item in checked], "seconds": _total(checked)}
+        )
     else:
         for number, item in enumerate(checked, start=1):
             _print_check(number, item)

@@ -53,9 +53,7 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
     """The settings of a run. Two runs with equal stored settings measure the same thing."""
 
     save: Annotated[Path, Option("Folder for the run file.", stored=False)] = DEFAULT_FOLDER
-    resume: Annotated[
-        bool, Option("Continue the newest unfinished run of this command.", stored=False)
-    ] = False
+    resume: Annotated[bool, Option("Continue the newest unfinished run of this command.", stored=False)] = False
     progress: Annotated[Progress | None, PythonOnly(stored=False)] = None
 
     @classmethod

@@ -74,8 +74,9 @@ class Study:
     comparison: Callable[[Sequence[StudyRun]], Document] | None = None
     # How the codes of those warnings begin that say why something was not measured.
     failure_codes: tuple[str, ...] = ()
-    # The results that a history follows; none where the study is not followed over time.
-    followed: Callable[[Sequence[Result]], Sequence[Result]] = lambda results: ()
+    # The kinds of results that a history follows and that stand side by side with those of other runs; None where the
+    # study is not followed over time.
+    followed: tuple[str, ...] | None = None
     # The settings in words that tell a point in a history from that of another study or setting.
     series: str = ""
 
@@ -105,6 +106,11 @@ class StudyRun:
     def results(self) -> list[Result]:
         """The results, computed again from the raw observations."""
         return self.study.results(self.record)
+
+    @property
+    def followed(self) -> list[Result]:
+        """The results that a history follows."""
+        return [result for result in self.results if result.kind in (self.study.followed or ())]
 
     @cached_property
     def extras(self) -> dict[str, Extra]:
@@ -157,3 +163,8 @@ def study_of(record: Record) -> Study:
         raise StopwavError(
             f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know"
         ) from None
+
+
+def results(record: Record) -> list[Result]:
+    """Return the results of a run, computed again from its raw observations."""
+    return study_of(record).results(record)

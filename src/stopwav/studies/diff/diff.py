@@ -202,9 +202,7 @@ def _questions(
             yield ask_errors(comparable.error_rate, errors_a[0], errors_b[0], errors_a[1], limit)
 
 
-def _remarks(
-    pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]
-) -> Iterator[str]:
+def _remarks(pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]) -> Iterator[str]:
     """What of each item could not be used."""
     for item in items:
         a, b = pairs[item.name]
