@@ -1,4 +1,4 @@
-"""What a metric means and how it is shown: declared once by its study, read by tables, pages, diff, history and docs."""
+"""The meaning of a metric and how it is shown: declared once, read by tables, pages, diff, history and docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a study, each declared once: the command line, the Python function and the plan file read them here."""
+"""The settings of a study, each declared once: command line, Python function and plan file read them here."""
 
 from __future__ import annotations
 
