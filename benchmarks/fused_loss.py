@@ -28,9 +28,9 @@ from stopwav.models.weights import keep_off_tiles
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies import results
 from stopwav.studies.loss.loss_step import LossStep
 from stopwav.studies.loss.run import loss as measure
+from stopwav.studies.study import results
 
 WIDTH, SYMBOLS = 512, 500
 GPU_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")

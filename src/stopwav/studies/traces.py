@@ -1,4 +1,4 @@
-"""The traces of torch.profiler that lie beside a run: their folder, and the warning where one is missing."""
+"""Traces of a run: profiler files in a folder beside the run file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from stopwav.record import Piece, Record
 
 
 def traces_folder(record: Record) -> Path:
-    """Return the folder beside the run file in which its traces lie."""
+    """Return where the traces of a run lie: beside its file."""
     return record.path.with_name(f"{record.path.stem}-traces")
 
 
-def missing_trace(piece: Piece) -> Caution:
-    """Return the warning that a profiled pass left no trace."""
+def failed_trace_warning(piece: Piece) -> Caution:
+    """Return the warning that there is no trace, and why."""
     return Caution("trace-failed", f"no trace ({piece.status}: {piece.message}); the numbers do not need it")

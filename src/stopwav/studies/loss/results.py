@@ -15,7 +15,7 @@ from stopwav.studies.loss.largest_batch import largest_estimate, largest_of
 from stopwav.studies.loss.metrics import ranks, step_metrics
 from stopwav.studies.loss.rounds import LossRounds, load_rounds
 from stopwav.studies.loss.spec import LossSpec
-from stopwav.studies.traces import missing_trace
+from stopwav.studies.traces import failed_trace_warning
 
 
 def loss_results(record: Record) -> list[Result]:
@@ -54,7 +54,7 @@ def _result(
     warnings = (
         *_check_warnings(check),
         *_failure_warnings(rounds),
-        *(() if trace is None or trace.status == "ok" else (missing_trace(trace),)),
+        *(() if trace is None or trace.status == "ok" else (failed_trace_warning(trace),)),
         *_run_warnings(record, spec, batch_set),
     )
     if not rounds.good:
