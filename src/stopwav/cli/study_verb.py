@@ -6,11 +6,10 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-import click
 import typer
 from typer.core import TyperCommand
 
@@ -58,13 +57,13 @@ def command_class(study: Study) -> type[TyperCommand]:
     }
 
     class StudyCommand(TyperCommand):
-        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             return super().parse_args(ctx, list(_with_bare_values(args, bare)))
 
     return StudyCommand
 
 
-def _with_bare_values(arguments: Sequence[str], bare: dict[str, tuple[str, Sequence[object]]]) -> Iterator[str]:
+def _with_bare_values(arguments: Sequence[str], bare: Mapping[str, tuple[str, Sequence[object]]]) -> Iterator[str]:
     """The arguments, with its bare value for each flag that none of its choices follows."""
     for position, argument in enumerate(arguments):
         value, choices = bare.get(argument, ("", ()))

@@ -65,6 +65,8 @@ class Column:
     status: str = ""
     # Left out on a terminal that is too narrow for all columns.
     wide: bool = False
+    # Names that are cut on a terminal that is too narrow for them.
+    shorten: bool = False
 
 
 @dataclass(frozen=True)

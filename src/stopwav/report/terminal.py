@@ -24,14 +24,19 @@ LEAST_HEADING = 8
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
 BAR_WIDTH = 8
+# A percentage with a mark: bars begin below each other where the text after them is no longer.
+BARRED_TEXT = 8
 # An eighth of a character is the finest bar that a terminal draws.
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def print_document(document: Document, console: Console, *, every_metric: bool = False) -> None:
     """Print the blocks, every metric where that is asked for, the warnings, and a sentence per finding."""
-    for block in shown(document.blocks, "terminal"):
+    blocks = shown(document.blocks, "terminal")
+    for block in blocks:
         _print_block(block, console)
+    if blocks and isinstance(blocks[-1], Note):
+        console.print()
     if every_metric:
         for result in document.measured:
             if result.metrics:
@@ -122,18 +127,20 @@ def _chosen(table: Table, indices: Sequence[int]) -> Table:
 
 
 def _width(table: Table, short: bool) -> int:
-    return sum(_widths(table, short)) + GAP * len(table.columns)
+    return sum(_widths(table, short)) + GAP * len(table.columns) - 1
 
 
 def _widths(table: Table, short: bool) -> list[int]:
     """The least width of each column: numbers whole, headings broken where they have to be."""
     rows = [row for row in table.rows if not row.heading]
+    # Names give way before the words of a heading do.
+    least_heading = LONGEST_NAME if any(column.shorten for column in table.columns) else LEAST_HEADING
     widths = []
     for index, column in enumerate(table.columns):
         longest_word = max(map(cell_len, plain(column.heading, LONGEST_NAME).split()), default=0)
         widest = max([0, *(cell_len(_text(table, row, index, short)) for row in rows)])
-        widest = min(widest, LEAST_FOLDED) if column.fold else widest
-        widths.append(max(widest, min(longest_word, LEAST_HEADING)))
+        widest = min(widest, LEAST_FOLDED) if column.fold or column.shorten else widest
+        widths.append(max(widest, min(longest_word, least_heading)))
     return widths
 
 
@@ -141,18 +148,24 @@ def _text(table: Table, row: Row, index: int, short: bool) -> str:
     cell = row.cells[index]
     # Rows below a heading of their own stand in from it.
     depth = row.depth + any(other.heading for other in table.rows) if index == 0 else 0
-    text = cell.short if short and cell.short is not None else cell.text
-    return f"{'  ' * depth}{plain(text)}" + (f"  {bar(cell.bar)}" if cell.bar is not None else "")
+    text = plain(cell.short if short and cell.short is not None else cell.text)
+    return f"{'  ' * depth}{text}" if cell.bar is None else f"{bar(cell.bar)}  {text:>{BARRED_TEXT}}"
 
 
 def _rich_table(table: Table, short: bool, width: int) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = _widths(table, short)
-    spare = max(0, width - _width(table, short)) // len(table.columns)
+    spare = max(0, width - _width(table, short))
+    shortened = any(column.shorten for column in table.columns)
     for index, column in enumerate(table.columns):
-        heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), widths[index] + spare))
+        # Names take the room that is left; where none are shortened, headings do.
+        room = widths[index] + (0 if shortened else spare // len(table.columns))
+        heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), room))
         overflow: OverflowMethod = "fold" if column.fold else "ellipsis"
-        drawn.add_column(Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow)
+        longest = widths[index] + spare if column.shorten else None
+        drawn.add_column(
+            Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow, max_width=longest
+        )
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:

@@ -1,4 +1,4 @@
-"""Steps of a small model in several processes, started by torchrun; the first one prints what was found."""
+"""Steps of a small model in several processes, started by torchrun; the first one prints the results."""
 
 import json
 import sys
@@ -23,6 +23,6 @@ record = stopwav.step(
     save=sys.argv[1],
 )
 if dist.get_rank() == 0:
-    print(json.dumps([one.to_json() for one in stopwav.results(record)]))
+    print(json.dumps([result.to_json() for result in stopwav.results(record)]))
 assert not any(module._forward_hooks for module in model.modules())
 dist.destroy_process_group()

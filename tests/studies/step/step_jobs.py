@@ -15,15 +15,15 @@ from stopwav.studies.step.run import step
 TINY = "conformer-transducer,layers=2,width=16,heads=2,feed_forward=24,kernel=3,symbols=20"
 
 
-def take(model: nn.Module, make_batch: Any, loss_fn: Any, folder: Path, **options: Any) -> Record:
-    """The record of a few steps of a model."""
+def run_steps(model: nn.Module, make_batch: Any, loss_fn: Any, folder: Path, **options: Any) -> Record:
+    """Return the run of a few steps of a model."""
     optimizer = options.pop("optimizer", None) or torch.optim.AdamW(model.parameters(), lr=1e-4)
     return step(model, make_batch, loss_fn, optimizer, steps=options.pop("steps", 3), save=folder, **options)
 
 
 def rows_of(results: list[Any]) -> dict[str, Any]:
-    """The results of rows by name."""
-    return {one.name: one for one in results if one.params["kind"] not in ("step", "rank")}
+    """Return the results of rows by name."""
+    return {result.name: result for result in results if result.params["kind"] not in ("step", "rank")}
 
 
 def small_cnn() -> nn.Module:

@@ -23,7 +23,7 @@ def test_two_processes_are_gathered_and_waiting_stands_apart(tmp_path: Path) -> 
     )
     assert run.returncode == 0, run.stderr[-2000:]
     found = json.loads(run.stdout.strip().splitlines()[-1])
-    names = [one["name"] for one in found]
+    names = [result["name"] for result in found]
     assert names[-2:] == ["rank 0", "rank 1"]
     assert {"model", "0", "2", "(communication)"} <= set(names)
     (path,) = tmp_path.glob("*.jsonl")
@@ -31,8 +31,8 @@ def test_two_processes_are_gathered_and_waiting_stands_apart(tmp_path: Path) -> 
     rows = rows_of(results)
     assert rows["0"].metrics["backward_time"].value > 0
     assert rows["(communication)"].metrics["share"].value > 0
-    single = [one for one in rows.values() if one.params["kind"] != "layers"]
-    assert sum(one.metrics["self_share"].value for one in single) == pytest.approx(1)
+    single = [row for row in rows.values() if row.params["kind"] != "layers"]
+    assert sum(row.metrics["self_share"].value for row in single) == pytest.approx(1)
     for rank in results[-2:]:
         assert rank.metrics["step_time"].value > 0
         assert 0 < rank.metrics["communication_share"].value < 1

@@ -1,4 +1,4 @@
-"""A step run that stopped is gone on with, and one that was tampered with is not."""
+"""A step run that stopped is resumed, and one that was tampered with is not."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_the_fused_loss_and_resuming(few_shapes: Path, tmp_path: Path) -> None:
     assert again.found == len(record.pieces)
 
 
-def test_a_run_cut_after_any_piece_can_be_gone_on_with(few_shapes: Path, tmp_path: Path) -> None:
+def test_a_run_cut_after_any_piece_can_be_resumed(few_shapes: Path, tmp_path: Path) -> None:
     options = {"shapes": str(few_shapes), "batch_size": 2, "steps": 2, "rounds": 1, "save": tmp_path}
     first = stopwav.step(TINY, **options)
     lines = first.path.read_text().splitlines(keepends=True)
@@ -37,7 +37,7 @@ def test_a_run_cut_after_any_piece_can_be_gone_on_with(few_shapes: Path, tmp_pat
     assert record.found == 2
 
 
-def test_a_run_that_was_tampered_with_is_not_gone_on_with(few_shapes: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_tampered_with_is_not_resumed(few_shapes: Path, tmp_path: Path) -> None:
     options = {"shapes": str(few_shapes), "batch_size": 2, "steps": 1, "rounds": 1, "save": tmp_path}
     path = stopwav.step(TINY, **options).path
     path.write_text("".join(path.read_text().replace('"watched"', '"wached"').splitlines(keepends=True)[:-1]))

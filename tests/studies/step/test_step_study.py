@@ -1,23 +1,26 @@
-"""The step study: any model gets its table, sums are right, and what goes wrong is said."""
+"""The step study: any model gets its table, sums are right, and errors say what is wrong."""
 
 import gc
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 import torch
 from command_line import command
-from step_jobs import TINY, SmallLstm, rows_of, small_cnn, take
+from step_jobs import TINY, SmallLstm, rows_of, small_cnn, run_steps
 from torch import nn
 
 import stopwav
 from stopwav.errors import StopwavError
 from stopwav.measure.step_timer import StepTimer
 from stopwav.measure.training_step import PhaseWatch, run_step
+from stopwav.record import Record
 from stopwav.studies.plan.plan_file import read_plan
-from stopwav.studies.step.run import StepSpec, step
 from stopwav.studies.step.job import make_job
-from stopwav.studies.step.results import step_view
+from stopwav.studies.step.results import memory_pass
+from stopwav.studies.step.run import step
+from stopwav.studies.step.spec import StepSpec
 
 
 def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -25,21 +28,21 @@ def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def check_sums(results: list[stopwav.Result]) -> None:
-    """Own shares add up to one, and each row's time is its own and that of what is inside it."""
+    """Own shares add up to one, and each row's time is its own and that of its children."""
     rows = rows_of(results)
-    single = {name: one for name, one in rows.items() if one.params["kind"] != "layers"}
-    assert sum(one.metrics["self_share"].value for one in single.values()) == pytest.approx(1)
-    for name, one in single.items():
-        inside = [row for row in single.values() if row.params["parent"] == ("" if name == "model" else name)]
+    single = {name: row for name, row in rows.items() if row.params["kind"] != "layers"}
+    assert sum(row.metrics["self_share"].value for row in single.values()) == pytest.approx(1)
+    for name, row in single.items():
+        children = [child for child in single.values() if child.params["parent"] == ("" if name == "model" else name)]
         for part in ("forward", "backward"):
-            own = one.metrics[f"{part}_self_time"].value
-            expected = own + sum(row.metrics[f"{part}_time"].value for row in inside)
-            assert one.metrics[f"{part}_time"].value == pytest.approx(expected)
+            own = row.metrics[f"{part}_self_time"].value
+            expected = own + sum(child.metrics[f"{part}_time"].value for child in children)
+            assert row.metrics[f"{part}_time"].value == pytest.approx(expected)
 
 
 def test_a_cnn_gets_its_table(tmp_path: Path) -> None:
     images, classes = torch.randn(4, 3, 12, 12), torch.tensor([0, 1, 2, 3])
-    record = take(small_cnn(), lambda _: (images, classes), cross_entropy, tmp_path)
+    record = run_steps(small_cnn(), lambda _: (images, classes), cross_entropy, tmp_path)
     found = stopwav.results(record)
     check_sums(found)
     rows = rows_of(found)
@@ -52,7 +55,7 @@ def test_a_cnn_gets_its_table(tmp_path: Path) -> None:
         assert rows[name].metrics["backward_time"].value > 0
         assert rows[name].metrics["gradient_bytes"].value == 4 * rows[name].metrics["parameters"].value
     model = rows["model"].metrics
-    assert model["parameters"].value == sum(one.numel() for one in small_cnn().parameters())
+    assert model["parameters"].value == sum(parameter.numel() for parameter in small_cnn().parameters())
     # Adam keeps two numbers for a parameter, and how often it stepped.
     assert model["state_bytes"].value == 2 * model["gradient_bytes"].value + 4 * 14
     assert found[0].metrics["peak_bytes"].value > found[0].metrics["baseline_bytes"].value
@@ -60,7 +63,7 @@ def test_a_cnn_gets_its_table(tmp_path: Path) -> None:
 
 def test_an_lstm_gets_its_table(tmp_path: Path) -> None:
     tokens = torch.randint(0, 30, (3, 7))
-    found = stopwav.results(take(SmallLstm(), lambda _: (tokens, tokens), cross_entropy, tmp_path))
+    found = stopwav.results(run_steps(SmallLstm(), lambda _: (tokens, tokens), cross_entropy, tmp_path))
     check_sums(found)
     rows = rows_of(found)
     assert {"embedding", "lstm", "out"} <= rows.keys()
@@ -77,7 +80,7 @@ def test_a_transformers_model_gets_its_table(tmp_path: Path) -> None:
     model = transformers.BertForMaskedLM(config)
     tokens = torch.randint(0, 40, (2, 6))
     batch = {"input_ids": tokens, "labels": tokens}
-    found = stopwav.results(take(model, lambda _: (batch, None), lambda output, _: output.loss, tmp_path, steps=2))
+    found = stopwav.results(run_steps(model, lambda _: (batch, None), lambda output, _: output.loss, tmp_path, steps=2))
     check_sums(found)
     rows = rows_of(found)
     layers = rows["bert.encoder.layer.*"]
@@ -87,7 +90,7 @@ def test_a_transformers_model_gets_its_table(tmp_path: Path) -> None:
     assert any(w.code == "shared-parameter" and "word_embeddings" in w.message for w in found[0].warnings)
 
 
-def test_memory_that_is_held_is_counted_to_the_byte(tmp_path: Path) -> None:
+def test_saved_activations_are_counted_to_the_byte(tmp_path: Path) -> None:
     class Squares(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -102,7 +105,7 @@ def test_memory_that_is_held_is_counted_to_the_byte(tmp_path: Path) -> None:
             return x * x
 
     data = torch.randn(5, 8)
-    found = rows_of(stopwav.results(take(Squares(), lambda _: (data, None), lambda y, _: y.sum(), tmp_path)))
+    found = rows_of(stopwav.results(run_steps(Squares(), lambda _: (data, None), lambda y, _: y.sum(), tmp_path)))
     # The linear layer keeps its input and not its own weight, which is there anyway; the square what it was given.
     assert found["scale"].metrics["held_bytes"].value == 5 * 8 * 4
     assert found["square"].metrics["held_bytes"].value == 5 * 8 * 4
@@ -115,19 +118,19 @@ def test_the_peak_is_found_where_it_is(tmp_path: Path) -> None:
             return x + torch.ones(1_000_000).sum()
 
     model = nn.Sequential(nn.Linear(4, 4), Big(), nn.Linear(4, 4))
-    record = take(model, lambda _: (torch.ones(2, 4), None), lambda y, _: y.sum(), tmp_path)
+    record = run_steps(model, lambda _: (torch.ones(2, 4), None), lambda y, _: y.sum(), tmp_path)
     metrics = stopwav.results(record)[0].metrics
     assert metrics["peak_bytes"].note.startswith("in 1, forward")
     over = metrics["peak_bytes"].value - metrics["baseline_bytes"].value
     assert 4_000_000 <= over < 4_001_000
-    moments = step_view(record)["moments"]
-    assert max(moments, key=lambda one: one[3])[:2] == ["1", "forward"]
+    moments = memory_pass(record)["moments"]
+    assert max(moments, key=lambda moment: moment[3])[:2] == ["1", "forward"]
 
 
 def test_phases_frames_and_padding(tmp_path: Path) -> None:
     model, data = nn.Linear(4, 4), torch.randn(3, 4)
     batch = stopwav.TrainingBatch(data, None, utterances=3, real_frames=6, padded_frames=8)
-    record = take(model, lambda _: batch, lambda y, _: y.square().mean(), tmp_path)
+    record = run_steps(model, lambda _: batch, lambda y, _: y.square().mean(), tmp_path)
     metrics = stopwav.results(record)[0].metrics
     assert metrics["padding_efficiency"].value == pytest.approx(0.75)
     assert metrics["frames_per_second"].value == pytest.approx(6 / metrics["step_time"].value)
@@ -149,7 +152,7 @@ def test_garbage_waits_until_a_step_is_over_and_is_collected_as_before(collects:
     (gc.enable if collects else gc.disable)()
     try:
         with pytest.raises(StopwavError, match="breaks off"):
-            take(nn.Linear(4, 4), lambda _: (torch.randn(3, 4), None), loss, tmp_path)
+            run_steps(nn.Linear(4, 4), lambda _: (torch.randn(3, 4), None), loss, tmp_path)
         assert within == [False] * 10
         assert gc.isenabled() == collects
     finally:
@@ -157,7 +160,7 @@ def test_garbage_waits_until_a_step_is_over_and_is_collected_as_before(collects:
 
 
 @pytest.mark.parametrize(
-    ("batch", "loss", "told"),
+    ("batch", "loss", "message"),
     [
         ((torch.ones(2, 4), torch.ones(2)), lambda y, _: y, r"shape \(2, 4\)"),
         ((torch.ones(2, 4), None), lambda y, _: y.detach().sum(), "no gradient"),
@@ -165,15 +168,27 @@ def test_garbage_waits_until_a_step_is_over_and_is_collected_as_before(collects:
         (({"x": torch.ones(2, 4)}, None), lambda y, _: y.sum(), r"forward\(input\) was given \(x=\)"),
         (((torch.ones(2, 4), torch.ones(2)), None), lambda y, _: y.sum(), "too many positional"),
         (torch.ones(2, 4), lambda y, _: y.sum(), "returned a Tensor"),
-        ((torch.ones(2, 5), None), lambda y, _: y.sum(), "a step broke off: RuntimeError"),
+        ((torch.ones(2, 5), None), lambda y, _: y.sum(), "a step failed: RuntimeError"),
     ],
 )
-def test_what_is_wrong_with_a_job_is_said_in_one_line(batch: object, loss: object, told: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_job_is_an_error_in_one_line(
+    batch: object, loss: object, message: str, tmp_path: Path
+) -> None:
     model = nn.Linear(4, 4)
-    with pytest.raises(StopwavError, match=told) as error:
-        take(model, lambda _: batch, loss, tmp_path)
+    with pytest.raises(StopwavError, match=message) as error:
+        run_steps(model, lambda _: batch, loss, tmp_path)
     assert "\n" not in str(error.value)
     assert not model._forward_hooks
+
+
+def test_the_signature_has_the_job_first_and_then_the_settings() -> None:
+    parameters = inspect.signature(step).parameters
+    assert list(parameters)[:4] == ["model", "make_batch", "loss_fn", "optimizer"]
+    assert set(StepSpec.model_fields) <= set(parameters)
+    assert parameters["steps"].default == 10
+    assert parameters["steps"].kind is inspect.Parameter.KEYWORD_ONLY
+    with pytest.raises(StopwavError, match="unknown setting 'stepz'"):
+        step(TINY, stepz=3)
 
 
 def test_a_job_needs_its_parts(tmp_path: Path) -> None:
@@ -193,19 +208,19 @@ def test_out_of_memory_in_the_third_step_keeps_the_first_two(tmp_path: Path) -> 
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return data, None
 
-    record = take(nn.Linear(4, 4), make_batch, lambda y, _: y.sum(), tmp_path, steps=5)
+    record = run_steps(nn.Linear(4, 4), make_batch, lambda y, _: y.sum(), tmp_path, steps=5)
     found = stopwav.results(record)
     assert found[0].status == "ok"
     assert found[0].metrics["step_time"].value > 0
     assert [(piece.key, piece.status) for piece in record.pieces if piece.key[0] == "step"] == [
         (["step", 0, 0], "ok"), (["step", 0, 1], "ok"), (["step", 0, 2], "oom"),
     ]  # fmt: skip
-    told = next(w.message for w in found[0].warnings if w.code == "step-oom")
-    assert "step 2 of round 0" in told
-    assert "the 2 steps before are kept" in told
+    message = next(warning.message for warning in found[0].warnings if warning.code == "step-oom")
+    assert "step 2 of round 0" in message
+    assert "the 2 steps before are kept" in message
 
 
-def test_a_compiled_model_says_what_it_cannot_tell(tmp_path: Path) -> None:
+def test_a_compiled_model_has_one_row_and_a_warning(tmp_path: Path) -> None:
     class Compiled(nn.Module):
         """As `torch.compile` wraps a model, without the minute that compiling takes."""
 
@@ -217,7 +232,7 @@ def test_a_compiled_model_says_what_it_cannot_tell(tmp_path: Path) -> None:
             return self._orig_mod(x)
 
     found = stopwav.results(
-        take(Compiled(small_cnn()), lambda _: (torch.randn(2, 3, 8, 8), None), lambda y, _: y.sum(), tmp_path)
+        run_steps(Compiled(small_cnn()), lambda _: (torch.randn(2, 3, 8, 8), None), lambda y, _: y.sum(), tmp_path)
     )
     assert "head" not in rows_of(found)
     assert any(w.code == "compiled" for w in found[0].warnings)
@@ -231,7 +246,7 @@ def test_the_reference_from_the_command_line(few_shapes: Path, tmp_path: Path) -
     assert run.code == 0, run.stderr
     found = json.loads(run.stdout)
     assert found["study"] == "step"
-    labels = {one["params"]["label"] for one in found["results"][1:] if one["params"].get("label")}
+    labels = {row["params"]["label"] for row in found["results"][1:] if row["params"].get("label")}
     parts = ("feed_forward_macaron", "self_attn", "conv", "feed_forward")
     layers = {f"rnnt_encoder_layer_{part}" for part in parts}
     assert labels >= {
@@ -255,6 +270,28 @@ def test_the_reference_from_the_command_line(few_shapes: Path, tmp_path: Path) -
     assert "rnnt_loss_pruned" in printed
     assert "| share |" in command("report", str(path), "--markdown").stdout
     assert "encoder.layers.0.conv,forward_time" in command("report", str(path), "--csv").stdout
+
+
+def test_every_flag_of_the_command_line_reaches_the_run(few_shapes: Path, tmp_path: Path) -> None:
+    options = (
+        "--shapes", few_shapes, "--max-frames", "100", "--sort", "--steps", "1", "--depth", "1", "--modules", "*conv",
+        "--modules", "joiner.*", "--optimizer", "sgd", "--dtype", "bfloat16", "--autocast", "--device", "cpu",
+        "--rounds", "2", "--quick", "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path,
+        "--no-html", "--labels", "conv",
+    )  # fmt: skip
+    printed = command("step", TINY, *options)
+    assert printed.code == 0, printed.stderr
+    assert "rnnt_encoder_layer_conv" in printed.stdout
+    (path,) = tmp_path.glob("step-*.jsonl")
+    assert not path.with_suffix(".html").exists()
+    expected = {
+        "model": TINY, "shapes": str(few_shapes), "max_frames": 100, "batch_size": None, "sort": True, "steps": 1,
+        "depth": 1, "modules": ["*conv", "joiner.*"], "optimizer": "sgd", "dtype": "bfloat16", "autocast": True,
+        "compile": False, "device": "cpu", "rounds": 1, "time_limit_s": 100, "memory_limit_gb": 30, "profile": False,
+        "seed": 2,
+    }  # fmt: skip
+    assert Record.read(path).header.spec == expected
+    assert "give one of them" in command("step", TINY, *options, "--unfold").stderr
 
 
 def test_a_file_of_your_own_is_trained_in_a_fresh_process(tmp_path: Path) -> None:
@@ -286,12 +323,12 @@ def test_on_cuda_the_reference_is_trained_in_bfloat16(autocast: bool, loss: str,
     timer = StepTimer("cuda")
     timer.begin()
     run_step(job, 0, PhaseWatch(timer))
-    taken = timer.end()
-    assert taken.device_s is not None
-    assert 0 < taken.device_s <= 1.01 * taken.wall_s
+    time = timer.end()
+    assert time.device_s is not None
+    assert 0 < time.device_s <= 1.01 * time.wall_s
     kind = torch.float32 if autocast else torch.bfloat16
-    assert {one.dtype for one in job.model.parameters()} == {kind}
-    assert all(one.isfinite().all() for one in job.model.parameters())
+    assert {parameter.dtype for parameter in job.model.parameters()} == {kind}
+    assert all(parameter.isfinite().all() for parameter in job.model.parameters())
 
 
 @pytest.mark.gpu
@@ -299,7 +336,9 @@ def test_on_cuda_the_reference_is_trained_in_bfloat16(autocast: bool, loss: str,
 def test_on_cuda_rows_and_peaks_are_the_devices(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)).to("cuda")
     data = torch.randn(4096, 512, device="cuda")
-    found = stopwav.results(take(model, lambda _: (data, None), lambda y, _: y.square().mean(), tmp_path, profile=True))
+    found = stopwav.results(
+        run_steps(model, lambda _: (data, None), lambda y, _: y.square().mean(), tmp_path, profile=True)
+    )
     check_sums(found)
     assert found[0].params["clock"] == "device"
     metrics = found[0].metrics
@@ -322,27 +361,27 @@ def test_a_plan_file_can_name_a_step(few_shapes: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"max_frames": 20}, "the longest utterance of shapes.csv has 79 frames"),
         ({"max_frames": 100, "batch_size": 3}, "not both"),
         ({"model": "conformer"}, "FILE.py:FUNCTION"),
         ({"model": f"{TINY},loss=ctc"}, "pruned or fused"),
-        ({"model": f"{TINY},width=15"}, "no even multiple"),
+        ({"model": f"{TINY},width=15"}, "not an even multiple"),
         ({"model": f"{TINY},colour=3"}, "unknown option 'colour'"),
         ({"dtype": "int8"}, "dtype"),
         ({"device": "cuda:99"}, "no CUDA device"),
         ({"autocast": True}, "bfloat16"),
     ],
 )
-def test_a_wrong_option_is_named(options: dict[str, object], told: str, few_shapes: Path, tmp_path: Path) -> None:
+def test_a_wrong_option_is_named(options: dict[str, object], message: str, few_shapes: Path, tmp_path: Path) -> None:
     arguments = {"model": TINY, "shapes": str(few_shapes), "steps": 1, "rounds": 1, "save": tmp_path, **options}
     if "device" in options and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     try:
         record = stopwav.step(**arguments)
     except StopwavError as error:
-        said = str(error)
+        text = str(error)
     else:
-        said = " ".join(w.message for w in stopwav.results(record)[0].warnings)
-    assert told in said
+        text = " ".join(warning.message for warning in stopwav.results(record)[0].warnings)
+    assert message in text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.losses.contender import Contender
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch, padded_logits
 from stopwav.record import Piece
@@ -36,6 +37,20 @@ def check_loss(spec: LossSpec, name: str) -> Piece:
     with Worker(LossCheck, arguments, "loss", spec.time_limit_s) as worker:
         outcome = worker.call("run", time_limit_s=spec.time_limit_s)
     return outcome_to_piece(["check", name], outcome)
+
+
+def problems(spec: LossSpec) -> Iterator[tuple[str, str]]:
+    """Yield the losses of a run that are unknown or missing, each as the setting that names it and the reason."""
+    from stopwav.losses.registry import check_name
+
+    for name in spec.losses:
+        try:
+            reason = check_name(name)
+        except StopwavError as error:
+            yield "losses", str(error)
+        else:
+            if reason:
+                yield "losses", f"loss {name!r} {reason}"
 
 
 def _absence(spec: LossSpec, name: str) -> tuple[str, str]:

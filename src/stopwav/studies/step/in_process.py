@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.measure.process import Outcome
 from stopwav.measure.training_step import TrainingJob
-from stopwav.measure.worker import describe_error, is_out_of_memory
 from stopwav.record import Piece, Record, new_path
 from stopwav.studies.spec import make_header
-from stopwav.studies.step.rounds import measure_round
+from stopwav.studies.step.rounds import ThisProcess, measure_round
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import StepRunner
 
@@ -55,24 +53,6 @@ def run_own_job(spec: StepSpec, job: TrainingJob) -> Record:
     if rank:
         path.unlink()
     return record
-
-
-class ThisProcess:
-    """A runner in this process: running out of memory is an outcome, and anything else an error."""
-
-    def __init__(self, runner: StepRunner) -> None:
-        self._runner = runner
-
-    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
-        """Return the outcome of a call; no time limit can be kept here."""
-        try:
-            return Outcome("ok", getattr(self._runner, method)(*arguments))
-        except StopwavError:
-            raise
-        except Exception as error:
-            if is_out_of_memory(error):
-                return Outcome("oom", message=describe_error(error))
-            raise StopwavError(f"step: a step failed: {describe_error(error)}") from error
 
 
 def _rank() -> tuple[int, int]:

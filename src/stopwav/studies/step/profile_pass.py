@@ -1,4 +1,4 @@
-"""`stopwav step --profile`: one step under torch.profiler, its kernels and operators by module. No time comes from it."""
+"""`stopwav step --profile`: one step under torch.profiler, its operators by module; no number comes from it."""
 
 from __future__ import annotations
 

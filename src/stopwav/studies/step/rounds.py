@@ -1,12 +1,15 @@
-"""One round of steps: each step, and after the first round the passes that no time comes from."""
+"""One round of steps, in a worker or in this process: each step, and in the first round the passes without times."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from stopwav.errors import StopwavError
 from stopwav.measure.process import Outcome
+from stopwav.measure.worker import describe_error, is_out_of_memory
 from stopwav.record import Record
 from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.step_runner import StepRunner
 from stopwav.studies.traces import traces_folder
 from stopwav.studies.worker import outcome_to_piece
 
@@ -15,6 +18,24 @@ class StepProcess(Protocol):
     """The process that runs the steps, a worker's or this one: it calls methods of a StepRunner."""
 
     def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome: ...
+
+
+class ThisProcess:
+    """A runner in this process: running out of memory is an outcome, and anything else an error."""
+
+    def __init__(self, runner: StepRunner) -> None:
+        self._runner = runner
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
+        """Return the outcome of a call; no time limit can be kept here."""
+        try:
+            return Outcome("ok", getattr(self._runner, method)(*arguments))
+        except StopwavError:
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                return Outcome("oom", message=describe_error(error))
+            raise StopwavError(f"step: a step failed: {describe_error(error)}") from error
 
 
 def measure_round(spec: StepSpec, record: Record, index: int, process: StepProcess) -> None:

@@ -44,7 +44,9 @@ def _signature() -> inspect.Signature:
     given = inspect.signature(step).parameters
     own = [parameter for parameter in given.values() if parameter.kind is not parameter.VAR_KEYWORD]
     settings = signature_of(StepSpec, ()).parameters.values()
-    return inspect.Signature([*own, *(setting for setting in settings if setting.name not in given)], return_annotation="Record")
+    return inspect.Signature(
+        [*own, *(setting for setting in settings if setting.name not in given)], return_annotation="Record"
+    )
 
 
 step.__signature__ = _signature()  # type: ignore[attr-defined]
