@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import command
-from step_jobs import TINY, SmallLstm, rows_of, small_cnn, run_steps
+from step_jobs import TINY, SmallLstm, rows_of, run_steps, small_cnn
 from torch import nn
 
 import stopwav
@@ -262,10 +262,10 @@ def test_the_reference_from_the_command_line(few_shapes: Path, tmp_path: Path) -
     trace = json.loads((tmp_path / profile["file"]).read_text())
     drawn = {event["name"] for event in trace["traceEvents"] if event.get("cat") == "module"}
     assert {"rnnt_loss_simple", "encoder.layers.1.conv"} <= drawn
-    page = next(tmp_path.glob("step-*.html")).read_text()
-    assert "Where the step goes" in page
     path = next(tmp_path.glob("step-*.jsonl"))
-    printed = command("report", str(path)).stdout
+    page = tmp_path / "page.html"
+    printed = command("report", str(path), "--html", page).stdout
+    assert "Where the step goes" in page.read_text()
     assert "layers.* ×2" in printed
     assert "rnnt_loss_pruned" in printed
     assert "| share |" in command("report", str(path), "--markdown").stdout
