@@ -22,7 +22,7 @@ _MARKUP = re.compile(
 # `@name` calls a person and `#1` an issue, even where the sign is a reference; a comment between them hushes both.
 _CALLS = ("@", "#")
 # A number with its interval does nothing in a cell, and is for people to read in the source as well.
-_NUMBER = re.compile(r"[\w.,–+ %≥×()-]*(\[[\d.– to-]*\])?[\w ]*")
+_NUMBER = re.compile(r"[\w.,–+ %≥×✗?()-]*(\[[\d.– to-]*\])?[\w ✗?]*")
 # As wide as an indentation can be in a cell of a table.
 INDENT = "&nbsp;&nbsp;"
 

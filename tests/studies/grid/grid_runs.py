@@ -9,9 +9,9 @@ from stopwav import Plan, Round
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Record
-from stopwav.studies.grid.run import GridSpec, round_order
-from stopwav.studies.grid.cell import Cell
-from stopwav.studies.round_pieces import cell_place, round_to_piece
+from stopwav.studies.grid.cell import GridCell, cell_place, round_order
+from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.stored_rounds import round_to_piece
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
@@ -41,7 +41,7 @@ def engine_file(folder: Path, body: str) -> str:
 
 def made_up(
     folder: Path,
-    time_s: Callable[[Cell, int], float | str],
+    time_s: Callable[[GridCell, int], float | str],
     *,
     rounds: int = 3,
     complete: bool = True,
@@ -54,7 +54,7 @@ def made_up(
         stopwav="0.1.0",
         study="grid",
         started="2026-01-01T00:00:00Z",
-        spec=full.model_dump(),
+        spec=full.stored(),
         corpus={"name": full.audio, "digest": "0" * 16},
         machine={"cpu": "made up", "fingerprint": "f" * 12},
     )
@@ -70,7 +70,7 @@ def made_up(
     return record
 
 
-def good_round(index: int, cell: Cell, took_s: float) -> Round:
+def good_round(index: int, cell: GridCell, took_s: float) -> Round:
     """A round of ten equal values, with a peak of 100 MB and 1 MB for each second of audio over a model of 90 MB."""
     samples = Samples(
         first_s=2 * took_s,

@@ -12,12 +12,13 @@ from grid_runs import made_up
 
 import stopwav
 from stopwav.record import Record
-from stopwav.report.charts import chart_svg, charts_of
-from stopwav.studies.grid.definitions import GRID_DEFINITIONS
-from stopwav.studies.grid.cell import Cell
+from stopwav.report.chart import chart_svg
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.definitions import DEFINITIONS
+from stopwav.studies.study import StudyRun
 
 
-def time_s(cell: Cell, index: int) -> float | str:
+def time_s(cell: GridCell, index: int) -> float | str:
     """RTFx 20 at batch 1, 0.5 at batch 4 (slower than real time), and 2 s × 4 out of memory."""
     if (cell.duration_s, cell.batch_size) == (2, 4):
         return "oom"
@@ -88,8 +89,11 @@ def test_every_metric_is_defined_with_its_unit(record: Record) -> None:
     for result in stopwav.results(record):
         for name, estimate in result.metrics.items():
             seen.add(name)
-            assert GRID_DEFINITIONS[name].unit == estimate.unit, name
-    assert set(GRID_DEFINITIONS) - seen == {"largest_batch"}
+            known = DEFINITIONS.find(name)
+            assert known is not None
+            assert known.unit == estimate.unit, name
+    listed = {name for group in DEFINITIONS.groups.values() for name in group}
+    assert listed - seen == {"largest_batch"}
 
 
 def test_the_page_shows_tables_charts_and_laws(record: Record, tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_the_page_shows_tables_charts_and_laws(record: Record, tmp_path: Path) -
 
 
 def test_charts_are_valid_and_draw(record: Record, tmp_path: Path) -> None:
-    charts = charts_of("grid", {}, stopwav.results(record))
+    charts = StudyRun(record).charts
     assert list(charts) == ["rtfx", "memory-host", "scaling-duration", "scaling-batch"]
     for chart in charts.values():
         altair.Chart.from_dict(dict(chart.spec), validate=True)

@@ -12,7 +12,7 @@ from grid_runs import engine_file, run
 
 import stopwav
 from stopwav.record import Record
-from stopwav.studies.grid.traces import traces_folder
+from stopwav.studies.traces import traces_folder
 
 # As torch.profiler's handler for TensorBoard names them.
 NAME = re.compile(r".+_\d+\.\d+\.pt\.trace\.json")
@@ -147,8 +147,8 @@ def test_a_recipe_asks_for_traces_by_export_logs(
 
 
 def test_the_forecast_says_that_traces_are_not_in_it() -> None:
-    from stopwav.studies.study import STUDIES
     from stopwav.studies.grid.forecast import guess_grid
+    from stopwav.studies.study import STUDIES
 
     settings = STUDIES["grid"].settings
     told = [guess_grid(settings(engine="fake", traces=traces))[1] for traces in (False, True)]

@@ -11,8 +11,8 @@ from test_grid_study import by_place
 
 import stopwav
 from stopwav.measure.worker import is_out_of_memory, speaks_of_memory
-from stopwav.studies.grid.cell import Cell
-from stopwav.studies.grid.frontier import LARGEST_BATCH, Frontier, next_batch
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.frontier import LARGEST_BATCH, Frontier, next_batch
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces a limit")
 
@@ -143,7 +143,7 @@ def test_a_frontier_without_a_single_utterance_is_nothing_measured(tmp_path: Pat
 
 
 def test_a_search_that_was_interrupted_says_so(tmp_path: Path) -> None:
-    def time_s(cell: Cell, index: int) -> float | str:
+    def time_s(cell: GridCell, index: int) -> float | str:
         return "oom" if cell.batch_size == 8 else 1.0
 
     options: dict[str, Any] = {"durations": [1], "frontier": True, "complete": False}

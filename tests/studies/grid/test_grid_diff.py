@@ -21,9 +21,9 @@ def grid_of(folder: Path, factor: float, **spec: object) -> Record:
 def test_a_slower_run_is_found_cell_by_cell(tmp_path: Path) -> None:
     before, after = grid_of(tmp_path, 1.0), grid_of(tmp_path, 1.5)
     found = stopwav.diff(before, after)
-    assert [cell.name for cell in found.cells] == ["1 s × 1", "2 s × 1"]
-    for cell in found.cells:
-        rtf, peak = cell.changes
+    assert [item.name for item in found.items] == ["1 s × 1", "2 s × 1"]
+    for item in found.items:
+        rtf, peak = item.changes
         assert (rtf.metric, rtf.verdict, rtf.value) == ("rtf", "slower", pytest.approx(1.5))
         assert (peak.metric, peak.verdict) == ("peak_host_bytes", "same")
     assert command("gate", before.path, after.path).code == 3
@@ -49,8 +49,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
         stopwav.diff(speech, grid_of(tmp_path, 1.0, device="cuda"))
     with pytest.raises(StopwavError, match="no measured cell in common"):
         stopwav.diff(speech, grid_of(tmp_path, 1.0, durations=[3]))
-    latency = Path(__file__).parent.parent / "data" / "latency-real.jsonl"
+    latency = Path(__file__).parent.parent.parent / "data" / "latency-real.jsonl"
     with pytest.raises(StopwavError, match="same study"):
         stopwav.diff(speech, latency)
-    with pytest.raises(StopwavError, match="only runs of 'latency'"):
+    with pytest.raises(StopwavError, match="other corpus"):
         calibrate([speech, noise, grid_of(tmp_path, 1.0)])

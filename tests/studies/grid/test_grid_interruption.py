@@ -9,13 +9,14 @@ import pytest
 import soundfile
 from grid_runs import FAST, good_round, made_up, run
 from killed_runs import kill_and_resume
+from stopwav.studies.stored_rounds import round_to_piece
 
 import stopwav
 from stopwav import Round
 from stopwav.record import Header, Record, now
-from stopwav.studies.grid.run import GridSpec
-from stopwav.studies.grid.cell import BUNDLED, Cell, audio_digest
-from stopwav.studies.round_pieces import cell_place, round_to_piece
+from stopwav.studies.audio_input import BUNDLED, audio_digest
+from stopwav.studies.grid.cell import GridCell, cell_place
+from stopwav.studies.grid.spec import GridSpec
 
 SCRIPT = """
 import sys
@@ -54,14 +55,14 @@ def begun(folder: Path, one: Round) -> Path:
     """A grid of one cell that was killed after this round."""
     spec = GridSpec(engine="fake", durations=[1], batch_sizes=[1], rounds=1)
     corpus = {"digest": audio_digest(BUNDLED, 0)}
-    header = Header(stopwav="0.1.0", study="grid", started=now(), spec=spec.model_dump(), corpus=corpus)
+    header = Header(stopwav="0.1.0", study="grid", started=now(), spec=spec.stored(), corpus=corpus)
     with Record.create(folder / "grid-begun.jsonl", header) as record:
-        record.append(round_to_piece(cell_place(Cell(1, 1)).key(0, 0), one))
+        record.append(round_to_piece(cell_place(GridCell(1, 1)).key(0, 0), one))
     return record.path
 
 
 def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(tmp_path: Path) -> None:
-    path = begun(tmp_path, replace(good_round(0, Cell(1, 1), 1.0), throttled=True))
+    path = begun(tmp_path, replace(good_round(0, GridCell(1, 1), 1.0), throttled=True))
     record = stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
     assert record.path == path
     assert [piece.key for piece in record.pieces] == [["cell", 0, "1", 1, 0], ["cell", 0, "1", 1, 1]]
@@ -69,7 +70,7 @@ def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repet
 
 
 def test_a_run_that_was_tampered_with_is_not_gone_on_with(tmp_path: Path) -> None:
-    path = begun(tmp_path, good_round(0, Cell(1, 1), 1.0))
+    path = begun(tmp_path, good_round(0, GridCell(1, 1), 1.0))
     path.write_text(path.read_text().replace('"first_s"', '"frist_s"'))
     with pytest.raises(stopwav.StopwavError, match=r"a round of cell \('1', 1\) .*without --resume"):
         stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
@@ -82,7 +83,7 @@ def test_an_unfinished_grid_says_so(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_broken_line_is_named_and_not_begun_anew(tmp_path: Path) -> None:
-    path = begun(tmp_path, good_round(0, Cell(1, 1), 1.0))
+    path = begun(tmp_path, good_round(0, GridCell(1, 1), 1.0))
     path.write_text(path.read_text() + "{torn}\n")
     with pytest.raises(stopwav.StopwavError, match=r"grid-begun.jsonl:3: not a piece of a run .*remove that line"):
         stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)

@@ -12,8 +12,10 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.record import Record, Result
-from stopwav.studies.grid.run import GridSpec, cells_of, device_of, engine_of, is_skipped, round_order
-from stopwav.studies.grid.cell import Cell, make_audio
+from stopwav.studies.audio_input import make_audio
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cell import cells_of, is_skipped, round_order
+from stopwav.studies.grid.spec import GridSpec, device_of, engine_of
 
 
 def by_place(record: Record) -> dict[tuple[float, int], Result]:
@@ -73,7 +75,7 @@ def test_peaks_are_the_largest_over_rounds_absolute_and_over_the_loaded_model(tm
 
 
 def test_the_law_of_each_axis_comes_back_with_its_evidence(tmp_path: Path) -> None:
-    def time_s(cell: Cell, index: int) -> float:
+    def time_s(cell: GridCell, index: int) -> float:
         d, size = cell.duration_s, cell.batch_size
         return 0.1 + size * (0.02 * d + 0.003 * d * d)
 
@@ -86,10 +88,10 @@ def test_the_law_of_each_axis_comes_back_with_its_evidence(tmp_path: Path) -> No
         assert law.params["law"] == "quadratic"
         assert law.metrics["law_quadratic_p"].value < 1e-6  # type: ignore[operator]
         # The farthest cell, 32 s, from a fit that did not see it.
-        assert law.metrics["held_out_time"].value == pytest.approx(time_s(Cell(32, size), 0), rel=1e-6)
+        assert law.metrics["held_out_time"].value == pytest.approx(time_s(GridCell(32, size), 0), rel=1e-6)
         assert law.metrics["held_out_error"].value == pytest.approx(0, abs=1e-6)
-        assert law.metrics["predicted_time"].value == pytest.approx(time_s(Cell(60, size), 0), rel=1e-6)
-        assert law.metrics["predicted_rtf"].value == pytest.approx(time_s(Cell(60, size), 0) / 60 / size, rel=1e-6)
+        assert law.metrics["predicted_time"].value == pytest.approx(time_s(GridCell(60, size), 0), rel=1e-6)
+        assert law.metrics["predicted_rtf"].value == pytest.approx(time_s(GridCell(60, size), 0) / 60 / size, rel=1e-6)
         assert law.metrics["predicted_time"].note.startswith("prediction, beyond what was measured")
     over_batch = laws(record, "batch size")
     assert [law.params["law"] for law in over_batch] == ["linear"] * 5
