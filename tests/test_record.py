@@ -192,7 +192,7 @@ with Record.create(path, Header(stopwav="0.0", study="latency", started=now(), s
     with Record.resume(path) as record:
         assert [one.key for one in record.pieces] == [["stream", 0]]
         record.append(piece(1))
-    assert Record.read(path).found == 2
+    assert Record.read(path).previous_count == 2
 
 
 def test_a_line_nested_without_end_is_an_error_in_one_line(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def print_results(record: Record, *, as_json: bool, detail: Detail = USUAL, page
 
 def tell_resumed(record: Record) -> None:
     """Say how much of a run an earlier command had left, where there was something to go on with."""
-    if record.found:
-        print(f"stopwav: {record.found} pieces were there already, in {record.path}", file=sys.stderr)
+    if record.previous_count:
+        print(f"stopwav: {record.previous_count} pieces were there already, in {record.path}", file=sys.stderr)
 
 
 def results_of(record: Record) -> list[Result]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from stopwav.measure.rounds import Measurement
 from stopwav.record import Result
-from stopwav.stats import Estimate, Law, fit_law, t_quantile
+from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.grid import GridSpec
 from stopwav.studies.grid_cell import Cell
 
@@ -54,7 +54,7 @@ def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axi
 
 
 def _result(spec: GridSpec, axis: Axis) -> Result:
-    law = fit_law(axis.x, axis.time_s)
+    law = fit_growth(axis.x, axis.time_s)
     metrics = {**coefficients(law, axis), **held_out(axis)}
     params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if law.is_quadratic else "linear"}
     if axis.name == "duration":
@@ -70,7 +70,7 @@ def _result(spec: GridSpec, axis: Axis) -> Result:
     return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics)
 
 
-def coefficients(law: Law, axis: Axis) -> dict[str, Estimate]:
+def coefficients(law: GrowthFit, axis: Axis) -> dict[str, Estimate]:
     """The terms of a law with their intervals, and the evidence for the quadratic one."""
     found = {}
     for power, name in enumerate(("law_constant", "law_linear", "law_quadratic")):
@@ -95,7 +95,7 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
     if len(x) < 2:
         none = "needs 3 cells on the axis"
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
-    predicted = fit_law(x, time_s).predict(at)
+    predicted = fit_growth(x, time_s).predict(at)
     if predicted.value is None:
         none = f"the law without the cell at {at:g} falls below zero there; it took {measured_s:.4g} s"
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
@@ -105,7 +105,7 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
     return {"held_out_time": held_out, "held_out_error": Estimate(error, n=1)}
 
 
-def _prediction(law: Law, axis: Axis, at: float) -> dict[str, Estimate]:
+def _prediction(law: GrowthFit, axis: Axis, at: float) -> dict[str, Estimate]:
     from stopwav.studies.grid_results import inverse, scaled
 
     time = law.predict(at)

@@ -79,7 +79,7 @@ def check_pieces(record: Record) -> None:
     """Raise where an earlier process left pieces that no results can be computed from."""
     from stopwav.studies import results
 
-    if record.found:
+    if record.previous_count:
         with as_written(record, "pieces"):
             results(record)
 

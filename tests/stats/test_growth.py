@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from stopwav.stats import fit_law
+from stopwav.stats import fit_growth
 
 DURATIONS = (1.0, 2.0, 5.0, 8.0, 32.0)
 term = st.floats(1e-3, 10)
@@ -16,7 +16,7 @@ term = st.floats(1e-3, 10)
 
 @given(a=term, b=term, c=term)
 def test_an_exact_quadratic_comes_back(a: float, b: float, c: float) -> None:
-    law = fit_law(DURATIONS, [a + b * d + c * d * d for d in DURATIONS])
+    law = fit_growth(DURATIONS, [a + b * d + c * d * d for d in DURATIONS])
     assert law.is_quadratic
     assert law.chosen.coefficients == pytest.approx((a, b, c), rel=1e-5)
     assert law.predict(64.0).value == pytest.approx(a + b * 64 + c * 64 * 64, rel=1e-6)
@@ -24,7 +24,7 @@ def test_an_exact_quadratic_comes_back(a: float, b: float, c: float) -> None:
 
 @given(a=term, b=term)
 def test_an_exact_line_has_no_quadratic_term(a: float, b: float) -> None:
-    law = fit_law(DURATIONS, [a + b * d for d in DURATIONS])
+    law = fit_growth(DURATIONS, [a + b * d for d in DURATIONS])
     assert law.chosen.coefficients[:2] == pytest.approx((a, b), rel=1e-6)
     assert law.predict(16.0).value == pytest.approx(a + b * 16, rel=1e-6)
 
@@ -32,7 +32,7 @@ def test_an_exact_line_has_no_quadratic_term(a: float, b: float) -> None:
 def test_the_fit_is_that_of_relative_residuals() -> None:
     y = np.array([0.11, 0.19, 0.55, 0.78, 3.5])
     expected = np.polynomial.polynomial.polyfit(DURATIONS, y, 2, w=1 / y)
-    law = fit_law(DURATIONS, y)
+    law = fit_growth(DURATIONS, y)
     assert law.quadratic is not None
     assert law.quadratic.coefficients == pytest.approx(expected, rel=1e-9)
 
@@ -45,25 +45,25 @@ def test_the_p_value_is_that_of_the_f_test() -> None:
         return float((((fitted - y) / y) ** 2).sum())
 
     f = (squares(1) - squares(2)) / (squares(2) / 2)
-    assert fit_law(x, y).p_value == pytest.approx(reference.f.sf(f, 1, 2), rel=1e-9)
+    assert fit_growth(x, y).p_value == pytest.approx(reference.f.sf(f, 1, 2), rel=1e-9)
 
 
 def test_too_few_points_say_so() -> None:
-    two = fit_law([1, 2], [1.0, 2.0])
+    two = fit_growth([1, 2], [1.0, 2.0])
     assert two.predict(3).value == pytest.approx(3.0)
     assert two.predict(3).low is None
     assert "no interval" in two.predict(3).note
-    three = fit_law([1, 2, 4], [1.0, 2.1, 4.0])
+    three = fit_growth([1, 2, 4], [1.0, 2.1, 4.0])
     assert three.p_value is None
     assert three.predict(3).low is not None
     with pytest.raises(ValueError, match="two different x"):
-        fit_law([1, 1], [1.0, 1.0])
+        fit_growth([1, 1], [1.0, 1.0])
     with pytest.raises(ValueError, match="positive"):
-        fit_law([1, 2], [1.0, 0.0])
+        fit_growth([1, 2], [1.0, 0.0])
 
 
 def test_a_prediction_says_where_it_leaves_what_was_measured() -> None:
-    law = fit_law(DURATIONS, [0.1 + 0.1 * d for d in DURATIONS])
+    law = fit_growth(DURATIONS, [0.1 + 0.1 * d for d in DURATIONS])
     assert law.predict(20).note == "prediction"
     assert "beyond what was measured (1 to 32)" in law.predict(60).note
 
@@ -76,7 +76,7 @@ def test_intervals_and_evidence_have_their_nominal_level() -> None:
     inside = bent = 0
     times = 1000
     for _ in range(times):
-        law = fit_law(x, truth * np.exp(draw.normal(0, 0.03, x.size)))
+        law = fit_growth(x, truth * np.exp(draw.normal(0, 0.03, x.size)))
         bent += law.is_quadratic
         new = (0.02 + 0.05 * 48) * np.exp(draw.normal(0, 0.03))
         found = law.predict(48)
@@ -91,7 +91,7 @@ def test_intervals_and_evidence_have_their_nominal_level() -> None:
 @pytest.mark.parametrize("square", [-0.00012, 0.0])
 def test_a_law_that_falls_below_zero_predicts_nothing_there(square: float) -> None:
     start = 0.02 if square else -0.0049
-    law = fit_law(DURATIONS, [start + 0.005 * d + square * d**2 for d in DURATIONS])
+    law = fit_growth(DURATIONS, [start + 0.005 * d + square * d**2 for d in DURATIONS])
     at = 100 if square else 0.5
     assert law.predict(at).value is None
     assert "falls below zero there; measure it" in law.predict(at).note
