@@ -2,9 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stopwav.stats.pareto import dominates, pareto_set
 
 from stopwav.stats import Estimate
-from stopwav.stats.pareto import dominates, pareto_set
 
 
 def interval(low: float, high: float) -> Estimate:
