@@ -1,4 +1,4 @@
-"""The fitted law against polynomials that are known, numpy's and scipy's own fits, and simulated noise."""
+"""Growth fits of known polynomials, against the fits of numpy and scipy, and under simulated noise."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ term = st.floats(1e-3, 10)
 
 @given(a=term, b=term, c=term)
 def test_an_exact_quadratic_comes_back(a: float, b: float, c: float) -> None:
-    law = fit_growth(DURATIONS, [a + b * d + c * d * d for d in DURATIONS])
-    assert law.is_quadratic
-    assert law.chosen.coefficients == pytest.approx((a, b, c), rel=1e-5)
-    assert law.predict(64.0).value == pytest.approx(a + b * 64 + c * 64 * 64, rel=1e-6)
+    fit = fit_growth(DURATIONS, [a + b * d + c * d * d for d in DURATIONS])
+    assert fit.is_quadratic
+    assert fit.chosen.coefficients == pytest.approx((a, b, c), rel=1e-5)
+    assert fit.predict(64.0).value == pytest.approx(a + b * 64 + c * 64 * 64, rel=1e-6)
 
 
 @given(a=term, b=term)
 def test_an_exact_line_has_no_quadratic_term(a: float, b: float) -> None:
-    law = fit_growth(DURATIONS, [a + b * d for d in DURATIONS])
-    assert law.chosen.coefficients[:2] == pytest.approx((a, b), rel=1e-6)
-    assert law.predict(16.0).value == pytest.approx(a + b * 16, rel=1e-6)
+    fit = fit_growth(DURATIONS, [a + b * d for d in DURATIONS])
+    assert fit.chosen.coefficients[:2] == pytest.approx((a, b), rel=1e-6)
+    assert fit.predict(16.0).value == pytest.approx(a + b * 16, rel=1e-6)
 
 
 def test_the_fit_is_that_of_relative_residuals() -> None:
     y = np.array([0.11, 0.19, 0.55, 0.78, 3.5])
     expected = np.polynomial.polynomial.polyfit(DURATIONS, y, 2, w=1 / y)
-    law = fit_growth(DURATIONS, y)
-    assert law.quadratic is not None
-    assert law.quadratic.coefficients == pytest.approx(expected, rel=1e-9)
+    fit = fit_growth(DURATIONS, y)
+    assert fit.quadratic is not None
+    assert fit.quadratic.coefficients == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_p_value_is_that_of_the_f_test() -> None:
@@ -62,37 +62,37 @@ def test_too_few_points_say_so() -> None:
         fit_growth([1, 2], [1.0, 0.0])
 
 
-def test_a_prediction_says_where_it_leaves_what_was_measured() -> None:
-    law = fit_growth(DURATIONS, [0.1 + 0.1 * d for d in DURATIONS])
-    assert law.predict(20).note == "prediction"
-    assert "beyond what was measured (1 to 32)" in law.predict(60).note
+def test_a_prediction_outside_the_measured_range_says_so() -> None:
+    fit = fit_growth(DURATIONS, [0.1 + 0.1 * d for d in DURATIONS])
+    assert fit.predict(20).note == "prediction"
+    assert "outside the measured range (1 to 32)" in fit.predict(60).note
 
 
 def test_intervals_and_evidence_have_their_nominal_level() -> None:
-    """3 % of noise on a line: a new cell lies in its interval 95 times in 100, and 5 lines in 100 look bent."""
+    """3 % of noise on a line: a new point is in its interval 95 times in 100, and 5 lines in 100 look quadratic."""
     draw = np.random.default_rng(1)
     x = np.array([1.0, 2, 4, 8, 16, 32])
     truth = 0.02 + 0.05 * x
-    inside = bent = 0
+    inside = quadratic = 0
     times = 1000
     for _ in range(times):
-        law = fit_growth(x, truth * np.exp(draw.normal(0, 0.03, x.size)))
-        bent += law.is_quadratic
+        fit = fit_growth(x, truth * np.exp(draw.normal(0, 0.03, x.size)))
+        quadratic += fit.is_quadratic
         new = (0.02 + 0.05 * 48) * np.exp(draw.normal(0, 0.03))
-        found = law.predict(48)
-        assert found.low is not None
-        assert found.high is not None
-        inside += found.low <= new <= found.high
-    assert bent / times == pytest.approx(0.05, abs=0.025)
-    # The interval covers both laws, so it may be wider than it needs to be, never narrower.
+        prediction = fit.predict(48)
+        assert prediction.low is not None
+        assert prediction.high is not None
+        inside += prediction.low <= new <= prediction.high
+    assert quadratic / times == pytest.approx(0.05, abs=0.025)
+    # The interval covers both fits, so it may be too wide, never too narrow.
     assert inside / times >= 0.93
 
 
 @pytest.mark.parametrize("square", [-0.00012, 0.0])
-def test_a_law_that_falls_below_zero_predicts_nothing_there(square: float) -> None:
+def test_a_fit_that_falls_below_zero_predicts_nothing_there(square: float) -> None:
     start = 0.02 if square else -0.0049
-    law = fit_growth(DURATIONS, [start + 0.005 * d + square * d**2 for d in DURATIONS])
+    fit = fit_growth(DURATIONS, [start + 0.005 * d + square * d**2 for d in DURATIONS])
     at = 100 if square else 0.5
-    assert law.predict(at).value is None
-    assert "falls below zero there; measure it" in law.predict(at).note
-    assert law.predict(16).value == pytest.approx(start + 0.08 + 256 * square)
+    assert fit.predict(at).value is None
+    assert "falls below zero there; measure it" in fit.predict(at).note
+    assert fit.predict(16).value == pytest.approx(start + 0.08 + 256 * square)
