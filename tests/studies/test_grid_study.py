@@ -90,7 +90,7 @@ def test_the_law_of_each_axis_comes_back_with_its_evidence(tmp_path: Path) -> No
         assert law.metrics["held_out_error"].value == pytest.approx(0, abs=1e-6)
         assert law.metrics["predicted_time"].value == pytest.approx(time_s(Cell(60, size), 0), rel=1e-6)
         assert law.metrics["predicted_rtf"].value == pytest.approx(time_s(Cell(60, size), 0) / 60 / size, rel=1e-6)
-        assert law.metrics["predicted_time"].note.startswith("prediction, beyond what was measured")
+        assert law.metrics["predicted_time"].note.startswith("prediction, outside the measured range")
     over_batch = laws(record, "batch size")
     assert [law.params["law"] for law in over_batch] == ["linear"] * 5
     assert over_batch[2].metrics["law_linear"].value == pytest.approx(0.02 * 5 + 0.003 * 25)
