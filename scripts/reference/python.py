@@ -17,7 +17,7 @@ from stopwav.profiling.profile import PeakTotal, StageTotal
 from stopwav.profiling.steps import Step
 from stopwav.speech.corpus import Corpus, Problem, Utterance, Word
 from stopwav.stats import Estimate, Outliers, Verdict
-from stopwav.stats.control import ControlChart
+from stopwav.stats.outliers import ControlChart
 
 INTRODUCTION = """
 `import stopwav` gives these names. Importing it imports neither torch nor an engine. Every verb of the [command

@@ -113,7 +113,7 @@ def test_one_round_gives_no_verdict() -> None:
     gain = found.gains[0]
     assert {gain.felt.verdict, gain.lag_p95.verdict, gain.lag_p50.verdict} == {"undecided"}
     assert gain.felt.low is None
-    assert "one round a side shows no spread" in gain.felt.note
+    assert "needs at least 2 rounds per side" in gain.felt.note
 
 
 def test_the_word_error_rate_is_compared_where_there_are_words_and_training() -> None:

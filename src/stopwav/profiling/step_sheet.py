@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stopwav.profiling.call_sheet import profile_notes, profile_section
 from stopwav.report.numbers import DASH
 from stopwav.report.sheet import Sheet, format_seconds
-from stopwav.stats.control import RANGES_TO_LIMIT
+from stopwav.stats.outliers import RANGES_TO_LIMIT
 
 if TYPE_CHECKING:
     from stopwav.profiling.steps import Steps

@@ -16,7 +16,7 @@ from stopwav.profiling.passage import Passage, check_clock, clock_in_use, watche
 from stopwav.profiling.profile import Profile
 from stopwav.profiling.schedule import Phase, Schedule
 from stopwav.profiling.tracer import Tracer
-from stopwav.stats.control import ControlChart, control_chart
+from stopwav.stats.outliers import ControlChart, control_chart
 
 T = TypeVar("T")
 

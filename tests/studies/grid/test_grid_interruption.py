@@ -38,7 +38,7 @@ def test_a_finished_grid_is_not_run_again(tmp_path: Path) -> None:
     first = run("fake", tmp_path, durations=[0.1], batch_sizes=[1])
     again = run("fake", tmp_path, durations=[0.1], batch_sizes=[1], resume=True)
     assert again.path == first.path
-    assert again.found == 1
+    assert again.previous_count == 1
 
 
 def test_a_run_on_other_audio_of_the_same_name_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_run_on_other_audio_of_the_same_name_is_not_gone_on_with(tmp_path: Pat
     soundfile.write(audio, [0.2] * 1600, 16_000)
     other = run("fake", tmp_path, durations=[0.1], batch_sizes=[1], audio=audio, resume=True)
     assert other.path != first.path
-    assert other.found == 0
+    assert other.previous_count == 0
 
 
 def begun(folder: Path, one: Round) -> Path:

@@ -10,7 +10,7 @@ from stopwav.measure.rounds import Race, race
 from stopwav.record import UNTRAINED, Record, Result
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate
 from stopwav.stats.change import Question, Sort, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
-from stopwav.stats.pareto import pareto_set
+from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.card import Card, PairVerdict, Pareto
 from stopwav.studies.compare.energy import Energy, energy_of, joules_by_round
 from stopwav.studies.compare.engine_runner import FRAME_S
@@ -162,14 +162,16 @@ def _race_at(a: Entrant, b: Entrant, frames: int, spec: CompareSpec) -> Race:
     return race(first, second, plan_of(spec), threshold=DEFAULT_THRESHOLD, had=(rounds_a, rounds_b), only=())
 
 
-def _ask_paired(metric: str, unit: str, sort: Sort, values: Sequence[dict[int, float]], why_not: str) -> Question:
+def _ask_paired(metric: str, unit: str, sort: Quantity, values: Sequence[dict[int, float]], why_not: str) -> Question:
     """The question by the rounds that both sides have."""
     rounds = sorted(values[0].keys() & values[1].keys())
     first, second = ([one[index] for index in rounds] for one in values)
     return _ask_ratio(metric, unit, sort, (first, second), why_not)
 
 
-def _ask_ratio(metric: str, unit: str, sort: Sort, pairs: tuple[list[float], list[float]], why_not: str) -> Question:
+def _ask_ratio(
+    metric: str, unit: str, sort: Quantity, pairs: tuple[list[float], list[float]], why_not: str
+) -> Question:
     """The question by values that stand beside each other; none where there are none."""
     if not pairs[0]:
         return ask_nothing(metric, unit, DEFAULT_THRESHOLD, why_not)

@@ -1,7 +1,7 @@
-"""The law that times follow along one axis: y ≈ a + b·x, or with c·x² where the data show it, and what it predicts.
+"""The growth fit of times along one axis: y ≈ a + b·x, with c·x² where the data show it, and its predictions.
 
-Points are weighted by 1/y²: what varies about a time is a share of it, so a cell of 1 ms counts as much as one of 10 s.
-Each point is one cell, not one of its rounds: rounds of a cell all miss the law by the same amount.
+Points are weighted by 1/y²: noise is proportional to the time, so a point of 1 ms counts as much as one of 10 s.
+A point summarises its rounds; they are not points of their own, since all miss the fitted line by the same amount.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from stopwav.stats.estimate import Estimate
 from stopwav.stats.intervals import t_quantile, t_tail
 
-# The quadratic term is taken for real where chance alone would make one as large less often than this.
+# The quadratic term is kept where chance alone would make one as large less often than this.
 SIGNIFICANCE = 0.05
 # Relative residuals below this are rounding of double precision, not spread.
 _ROUNDING = 1e-12
@@ -23,9 +23,9 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A polynomial through points: coefficients from the constant on, their covariance, and what the points miss it by.
+    """A fitted polynomial: its coefficients from the constant on, their covariance, and the spread of the residuals.
 
-    `spread` is the residual standard deviation relative to the fitted value; None where no point is left to tell.
+    `spread` is the residual standard deviation relative to the fitted value; None where no degree of freedom is left.
     """
 
     coefficients: tuple[float, ...]
@@ -34,11 +34,11 @@ class Polynomial:
     df: int
 
     def __call__(self, x: float) -> float:
-        """The value of the polynomial."""
+        """Return the value of the polynomial at x."""
         return float(sum(coefficient * x**power for power, coefficient in enumerate(self.coefficients)))
 
     def predict(self, x: float) -> tuple[float, float | None, float | None]:
-        """The value at x, and the ends of the 95 % interval in which a new measurement there would lie."""
+        """Return the value at x and the ends of the 95 % interval of a new measurement there."""
         value = self(x)
         if self.spread is None:
             return value, None, None
@@ -49,8 +49,8 @@ class Polynomial:
 
 
 @dataclass(frozen=True)
-class Law:
-    """The law of one axis: the one that is chosen, the quadratic one where it could be fitted, and the evidence for it.
+class GrowthFit:
+    """The chosen fit of one axis, the quadratic fit where the points allow one, and the evidence for it.
 
     `p_value` is that of the F test of the quadratic term, given the linear one; None where there are too few points.
     """
@@ -63,26 +63,26 @@ class Law:
 
     @property
     def is_quadratic(self) -> bool:
-        """Whether the chosen law has a quadratic term."""
+        """Whether the chosen fit has a quadratic term."""
         return len(self.chosen.coefficients) == 3
 
     def predict(self, x: float, unit: str = "s") -> Estimate:
-        """What the law predicts at x; its interval covers the quadratic law too, where that cannot be excluded.
+        """Return the prediction at x; where a quadratic term cannot be excluded, its interval covers that fit too.
 
-        Where it falls to zero and below it predicts nothing.
+        Where the fitted line is at zero or below there is no prediction.
         """
         value, low, high = self.chosen.predict(x)
-        outside = "" if self.low_x <= x <= self.high_x else f", beyond what was measured ({self._range})"
+        outside = "" if self.low_x <= x <= self.high_x else f", outside the measured range ({self._range})"
         note = f"prediction{outside}"
         if value <= 0:
-            return Estimate(None, unit=unit, note=f"no {note}: the law falls below zero there; measure it")
+            return Estimate(None, unit=unit, note=f"no {note}: the fitted line falls below zero there; measure it")
         if low is None or high is None:
-            return Estimate(value, unit=unit, note=f"{note}; no interval: as many coefficients as cells")
+            return Estimate(value, unit=unit, note=f"{note}; no interval: as many coefficients as points")
         if self.quadratic is not None and not self.is_quadratic:
-            _, other_low, other_high = self.quadratic.predict(x)
-            if other_low is not None and other_high is not None:
-                low, high = min(low, other_low), max(high, other_high)
-        # No time is below zero, whatever a straight line says.
+            _, bent_low, bent_high = self.quadratic.predict(x)
+            if bent_low is not None and bent_high is not None:
+                low, high = min(low, bent_low), max(high, bent_high)
+        # A time cannot be negative, whatever a straight line says.
         return Estimate(value, max(0.0, low), high, unit=unit, note=note)
 
     @property
@@ -90,28 +90,28 @@ class Law:
         return f"{self.low_x:g} to {self.high_x:g}"
 
 
-def fit_law(x: ArrayLike, y: ArrayLike) -> Law:
-    """The law through points with positive y: quadratic where the F test shows that it must be, otherwise linear.
+def fit_growth(x: ArrayLike, y: ArrayLike) -> GrowthFit:
+    """Fit points with positive y: by a parabola where the F test shows a quadratic term, otherwise by a line.
 
-    Two points have a line and no interval; three have an interval; four are the fewest that can show a quadratic term.
+    Two points give a line without an interval, three an interval; a quadratic term takes at least four.
     """
-    across, along = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
-    if np.unique(across).size < 2 or across.size != along.size:
-        raise ValueError(f"a law needs two different x and a y for each, got {across.size} and {along.size}")
-    if not (np.isfinite(along).all() and along.min() > 0):
-        raise ValueError("a law of times needs positive ones")
-    linear = _fit(across, along, 1)
-    ends = float(across.min()), float(across.max())
-    if np.unique(across).size < 4:
-        return Law(linear, None, None, *ends)
-    quadratic = _fit(across, along, 2)
+    positions, times = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
+    if np.unique(positions).size < 2 or positions.size != times.size:
+        raise ValueError(f"a growth fit needs two different x and a y for each, got {positions.size} and {times.size}")
+    if not (np.isfinite(times).all() and times.min() > 0):
+        raise ValueError("a growth fit needs positive times")
+    linear = _fit(positions, times, 1)
+    ends = float(positions.min()), float(positions.max())
+    if np.unique(positions).size < 4:
+        return GrowthFit(linear, None, None, *ends)
+    quadratic = _fit(positions, times, 2)
     p_value = _p_value(quadratic)
-    return Law(quadratic if p_value < SIGNIFICANCE else linear, quadratic, p_value, *ends)
+    return GrowthFit(quadratic if p_value < SIGNIFICANCE else linear, quadratic, p_value, *ends)
 
 
 def _fit(x: NDArray[np.float64], y: NDArray[np.float64], degree: int) -> Polynomial:
-    """The weighted least-squares polynomial."""
-    # Columns of about equal size: 32² beside 1 would cost digits.
+    """Return the weighted least-squares polynomial."""
+    # Columns of about equal size: 32² next to 1 would cost digits.
     scale = float(np.abs(x).max()) or 1.0
     powers = np.vander(x / scale, degree + 1, increasing=True)
     weighted = powers / y[:, None]
@@ -127,7 +127,7 @@ def _fit(x: NDArray[np.float64], y: NDArray[np.float64], degree: int) -> Polynom
 
 
 def _p_value(quadratic: Polynomial) -> float:
-    """The p value of the quadratic term: F with 1 and df degrees of freedom is the square of Student's t."""
+    """Return the p value of the quadratic term: F with 1 and df degrees of freedom is the square of Student's t."""
     error = math.sqrt(float(quadratic.covariance[2, 2]))
     term = quadratic.coefficients[2]
     size = abs(term) / max(map(abs, quadratic.coefficients)) if term else 0.0
