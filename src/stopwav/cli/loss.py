@@ -127,7 +127,7 @@ def _print_list(*, as_json: bool) -> None:
             "installed": one.version is not None,
             "version": one.version,
             "install": one.install,
-            "needs": one.needs.told(),
+            "needs": one.needs.description(),
             "devices": list(one.needs.devices),
             "summary": one.summary,
         }
