@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stopwav.losses.contender import Contender
+from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round
@@ -34,7 +34,7 @@ class StepPlace:
 class StepCall:
     """The timed call: the gradients of one batch, computed anew."""
 
-    def __init__(self, contender: Contender, inputs: JoinerBatch) -> None:
+    def __init__(self, contender: Implementation, inputs: JoinerBatch) -> None:
         self._contender, self._inputs = contender, inputs
 
     def __call__(self) -> None:
@@ -99,7 +99,7 @@ class StepRunner:
         return measure_cuda_peak(call, self._place.device)
 
 
-def prepare(place: StepPlace) -> Contender:
+def prepare(place: StepPlace) -> Implementation:
     """The loss, imported, with the process set up for its device and precision."""
     from stopwav.losses.registry import find_loss
 
@@ -117,7 +117,7 @@ def prepare(place: StepPlace) -> Contender:
     return find_loss(place.loss)
 
 
-def inputs_of(place: StepPlace, contender: Contender, batch: Batch, seed: int) -> JoinerBatch:
+def inputs_of(place: StepPlace, contender: Implementation, batch: Batch, seed: int) -> JoinerBatch:
     """The inputs of a batch, as the loss wants its integers."""
     return make_joiner_batch(
         batch.frames,
