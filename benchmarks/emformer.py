@@ -24,14 +24,12 @@ from torch import Tensor
 from torchaudio_models import load_models
 
 from stopwav.measure.machine import describe
-from stopwav.models.calibration import FAR_TOO_MANY_PER_S, calibrate_blank
-from stopwav.models.encoder_step import EncoderStep
-from stopwav.models.logmel import HOP, SAMPLE_RATE_HZ, LogMel, LogMelStream, Statistics
+from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, LogMelStream, Statistics
 from stopwav.models.scorer import Scorer
 from stopwav.models.search import BeamSearch
-from stopwav.models.text_step import JoinerStep, PredictorStep
-from stopwav.models.transducer import Transducer
-from stopwav.models.weights import best_for, keep_off_tiles
+from stopwav.models.transducer import CUTOFF_SYMBOLS_PER_S, Transducer, calibrate_blank
+from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.weights import disable_amx_in_vm, fastest_linear
 from stopwav.speech.audio import load
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.stats import nearest_rank
@@ -55,7 +53,7 @@ class Decoder:
     def __init__(self, model: Transducer, dtype: str, graphs: bool = False, compiled: bool = False) -> None:
         device = model.joiner.linear.weight.device
         model = copy.deepcopy(model).to(torch.float32 if dtype == "int8" else getattr(torch, dtype))
-        kind = best_for(device, dtype, compiled)
+        kind = fastest_linear(device, dtype, compiled)
         predictor, joiner = PredictorStep(model.predictor, kind), JoinerStep(model.joiner, kind)
         self._scorer = Scorer(predictor, joiner, BEAM, model.transcriber.shape.segment_frames, graphs)
         self._encoder = EncoderStep(model.transcriber, kind, graphs, compiled)
@@ -123,7 +121,7 @@ def segments_of(features: Tensor, segment: int = 16, ahead: int = 4) -> list[Ten
 def calibrate(model: Transducer, utterances: Sequence[Sequence[Tensor]]) -> None:
     """Set the blank so that symbols are as frequent as in speech."""
     device = model.joiner.linear.weight.device
-    kind = best_for(device, "float32")
+    kind = fastest_linear(device, "float32")
     encoder = EncoderStep(model.transcriber, kind)
     scorer = Scorer(PredictorStep(model.predictor, kind), JoinerStep(model.joiner, kind), BEAM, 4)
     encoded = []
@@ -138,7 +136,7 @@ def calibrate(model: Transducer, utterances: Sequence[Sequence[Tensor]]) -> None
             search = BeamSearch(scorer, model.blank, BEAM)
             for part in encodings:
                 search.advance(part)
-                if count + len(search.best()) > FAR_TOO_MANY_PER_S * seconds:
+                if count + len(search.best()) > CUTOFF_SYMBOLS_PER_S * seconds:
                     break
             count += len(search.best())
             search.close()
@@ -257,7 +255,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Print the table."""
     chosen = options()
-    keep_off_tiles()
+    disable_amx_in_vm()
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False

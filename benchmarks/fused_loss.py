@@ -24,7 +24,7 @@ from stopwav.losses.oracle import oracle_logits
 from stopwav.losses.precision import DTYPES, Arithmetic, Precision
 from stopwav.losses.registry import find_loss
 from stopwav.measure.machine import describe
-from stopwav.models.weights import keep_off_tiles
+from stopwav.models.weights import disable_amx_in_vm
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
@@ -202,7 +202,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Print the tables."""
     chosen = options()
-    keep_off_tiles()
+    disable_amx_in_vm()
     machine = describe()
     where = torch.cuda.get_device_name() if chosen.device == "cuda" else f"{torch.get_num_threads()} threads"
     print(f"{machine.cpu}, {machine.logical_cores} cores, {where}; torch {torch.__version__}\n")

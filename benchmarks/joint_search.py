@@ -21,7 +21,7 @@ from torch import Tensor
 from stopwav.engines.hybrid_recogniser import FAMILIES, Family
 from stopwav.measure.machine import describe
 from stopwav.models.hybrid import Decoding, Hybrid, decode
-from stopwav.models.weights import keep_off_tiles
+from stopwav.models.weights import disable_amx_in_vm
 
 # Both families make one encoder frame of four feature frames of 10 ms.
 FRAMES_PER_S = 25
@@ -113,7 +113,7 @@ def main() -> None:
     """Measure and print."""
     arguments = options()
     if arguments.device == "cpu":
-        keep_off_tiles()
+        disable_amx_in_vm()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     machine = describe()

@@ -36,8 +36,8 @@ def test_doctor_prints_one_json_object() -> None:
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_pytorch_that_cannot_transform_is_a_caution(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    spectrum = pytest.importorskip("stopwav.models.spectrum")
-    monkeypatch.setattr(spectrum, "has_fft", lambda: not missing)
+    features = pytest.importorskip("stopwav.models.features")
+    monkeypatch.setattr(features, "has_fft", lambda: not missing)
     cautions = json.loads(CliRunner().invoke(app, ["--json"]).stdout)["warnings"]
     said = [caution["message"] for caution in cautions if caution["code"] == "no-fft"]
     assert len(said) == missing

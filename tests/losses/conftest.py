@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stopwav.models.weights import keep_off_tiles  # noqa: E402
+from stopwav.models.weights import disable_amx_in_vm  # noqa: E402
 
 # oneDNN reads its settings on first use, which may be in any test.
-keep_off_tiles()
+disable_amx_in_vm()
 # Triton decides whether to compile or to interpret kernels when they are first imported.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"

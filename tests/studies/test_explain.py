@@ -11,7 +11,7 @@ from scipy import stats as scipy_stats
 from synthetic_runs import saved
 
 import stopwav
-from stopwav.engines.knobs import varied
+from stopwav.engines.registry import with_knob
 from stopwav.record import Record
 from stopwav.report.page import Section, render_page
 from stopwav.studies.latency.gain import Explanation, Gain
@@ -174,8 +174,8 @@ def test_diff_says_untrained_as_well(tmp_path: Path) -> None:
 
 
 def test_a_setting_takes_the_place_of_the_one_that_is_named() -> None:
-    assert varied("e:m,beam=10,x=1", stopwav.Knob({"beam": 5})) == "e:m,beam=5,x=1"
-    assert varied("e", stopwav.Knob({"compile": True, "dtype": "int8"})) == "e,compile=true,dtype=int8"
+    assert with_knob("e:m,beam=10,x=1", stopwav.Knob({"beam": 5})) == "e:m,beam=5,x=1"
+    assert with_knob("e", stopwav.Knob({"compile": True, "dtype": "int8"})) == "e,compile=true,dtype=int8"
 
 
 def test_the_settings_are_those_that_the_engine_offers(engine: str) -> None:

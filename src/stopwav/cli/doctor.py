@@ -49,7 +49,7 @@ def _without_fft(machine: Machine) -> list[Caution]:
     from stopwav.errors import Caution
 
     try:
-        from stopwav.models.spectrum import has_fft
+        from stopwav.models.features import has_fft
     except (ImportError, OSError):  # a PyTorch that does not load is not this caution's affair
         return []
     if has_fft():

@@ -109,9 +109,9 @@ def prepare(place: StepPlace) -> Implementation:
         limit_host_memory(place.memory_limit_bytes)
     import torch
 
-    from stopwav.models.weights import keep_off_tiles
+    from stopwav.models.weights import disable_amx_in_vm
 
-    keep_off_tiles()
+    disable_amx_in_vm()
     # Off by default in PyTorch; a recipe that switches it on for all is the user's to name.
     torch.backends.cuda.matmul.allow_tf32 = place.precision == "tf32"
     return find_loss(place.loss)

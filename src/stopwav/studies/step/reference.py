@@ -133,7 +133,7 @@ class Feeder:
         """The batch of that number."""
         features, frames, tokens, token_lengths = self._made[index % len(self._made)]
         on_device = [one.to(self._device, non_blocking=True) for one in (features, frames, tokens)]
-        from stopwav.models.scaled_conformer import subsampled
+        from stopwav.models.conformer import subsampled
 
         return TrainingBatch(
             inputs=(*on_device, self._simple),

@@ -1,4 +1,4 @@
-"""The encoder segment by segment against the whole utterance, and batches against one utterance at a time."""
+"""The steps against the networks: segment by segment against the whole utterance, and batches against one by one."""
 
 import pytest
 import torch
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stopwav.models.emformer import EmformerEncoder, EmformerShape
-from stopwav.models.encoder_step import EncoderStep
+from stopwav.models.transducer import Joiner, Predictor
+from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
 from stopwav.models.weights import DenseLinear, Linear, PackedLinear
 
 
@@ -78,9 +79,9 @@ def test_the_past_beyond_the_left_context_is_forgotten() -> None:
     first, second = features_of(320, 0), features_of(320, 0)
     second[:160] = features_of(160, 1)
     step = EncoderStep(encoder, DenseLinear)
-    one, other = streamed(step, first), streamed(step, second)
-    assert not torch.allclose(one[:40], other[:40], atol=1e-2)
-    torch.testing.assert_close(one[60:], other[60:], atol=1e-5, rtol=1e-5)
+    first_encodings, second_encodings = streamed(step, first), streamed(step, second)
+    assert not torch.allclose(first_encodings[:40], second_encodings[:40], atol=1e-2)
+    torch.testing.assert_close(first_encodings[60:], second_encodings[60:], atol=1e-5, rtol=1e-5)
 
 
 def test_a_frame_sees_its_right_context_and_nothing_beyond() -> None:
@@ -113,13 +114,13 @@ def test_a_batch_equals_its_utterances_one_by_one(lengths: list[int], right_cont
 def test_streams_share_no_state() -> None:
     step = EncoderStep(encoder_of(small()), DenseLinear)
     audio = [features_of(16 * 12 + 4, seed) for seed in range(3)]
-    alone = [streamed(step, one) for one in audio]
+    alone = [streamed(step, utterance) for utterance in audio]
     states = [step.initial_state() for _ in audio]
     together: list[list[Tensor]] = [[] for _ in audio]
-    padded = [torch.cat([one, one.new_zeros(4, 8)]) for one in audio]
+    padded = [torch.cat([utterance, utterance.new_zeros(4, 8)]) for utterance in audio]
     for start in range(0, 16 * 12 + 4, 16):
-        for parts, state, one in zip(together, states, padded, strict=True):
-            parts.append(step(one[start : start + 20], state).clone())
+        for parts, state, utterance in zip(together, states, padded, strict=True):
+            parts.append(step(utterance[start : start + 20], state).clone())
     for parts, expected in zip(together, alone, strict=True):
         torch.testing.assert_close(torch.cat(parts), expected)
 
@@ -130,3 +131,20 @@ def test_a_step_counts_the_frames_it_took_into_the_past() -> None:
     for count in (4, 8, 12):
         step(features_of(20), state)
         assert state.frames.item() == count
+
+
+@pytest.mark.parametrize("kind", [DenseLinear, PackedLinear])
+def test_the_steps_of_search_are_the_predictor_and_the_joiner(kind: type) -> None:
+    torch.manual_seed(0)
+    predictor = Predictor(11, 24, width=16).eval().requires_grad_(False)
+    joiner = Joiner(24, 11).eval().requires_grad_(False)
+    predictor_step, joiner_step = PredictorStep(predictor, kind), JoinerStep(joiner, kind)
+    states = stepped = predictor.initial_state().expand(5, -1, -1, -1)
+    for seed in range(4):
+        symbols = torch.randint(0, 11, (5,), generator=torch.Generator().manual_seed(seed))
+        expected, states = predictor(symbols, states)
+        actual, stepped = predictor_step(symbols, stepped, predictor_step.recurrent_gates(stepped))
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(stepped, states, atol=1e-5, rtol=1e-5)
+        encodings = torch.randn(5, 24)
+        torch.testing.assert_close(joiner_step(encodings, actual), joiner(encodings, expected), atol=1e-5, rtol=1e-5)
