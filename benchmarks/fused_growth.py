@@ -38,8 +38,8 @@ class Probe:
 
     def step(self, batch_size: int, vocab: int) -> tuple[float, int]:
         """Seconds of a step, and the bytes of its peak over the inputs."""
-        from stopwav.measure.cuda_memory import measure_cuda_peak
-        from stopwav.measure.kernel_clock import KernelClock
+        from stopwav.measure.clock import KernelClock
+        from stopwav.measure.memory import measure_cuda_peak
 
         call = self._call(batch_size, vocab)
         # Once for nothing: matrix products take room that they keep for as long as the process lives.

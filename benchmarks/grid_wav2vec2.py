@@ -33,10 +33,10 @@ from transformers import (
 )
 
 from stopwav.engines.registry import make
+from stopwav.measure.clock import clock_for
 from stopwav.measure.machine import describe
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
-from stopwav.measure.rounds import clock_for
 from stopwav.measure.sampler import sample
 from stopwav.studies import results
 from stopwav.studies.grid import grid

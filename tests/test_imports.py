@@ -26,7 +26,6 @@ ALLOWED = {
         "losses",
         "engines",
         "record",
-        "profiling.tracer",
         "profiling.schedule",
         "profiling.analysis",
     },

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import rows_of
-from stopwav.measure.module_watch import ModuleWatch
-from stopwav.measure.step_timer import StepTime, StepTimer
-from stopwav.measure.training_step import TrainingJob, run_step
+from stopwav.measure.training_step import StepTime, StepTimer, TrainingJob, run_step
 
 
 class HandClock:
@@ -69,7 +68,7 @@ class Outer(nn.Module):
 
 def watched_step(
     model: nn.Module, clock: HandClock, *, depth: int = 3, loss_fn: Any = None, batch: Any = None
-) -> tuple[StepTime, ModuleWatch]:
+) -> tuple[StepTime, ModuleProfiler]:
     """One watched step of a model by a clock."""
     timer = StepTimer(now_ns=clock.now_ns)
     job = TrainingJob(
@@ -81,7 +80,7 @@ def watched_step(
     found = []
     # However the nodes of the graph are found, every row gets the same.
     for walks in (False, True):
-        with ModuleWatch(rows_of(model, depth), timer.mark, walks=walks, now_ns=clock.now_ns) as watch:
+        with ModuleProfiler(rows_of(model, depth), timer.mark, walks=walks, now_ns=clock.now_ns) as watch:
             timer.begin()
             run_step(job, 0, watch)
             found.append((timer.end(), watch))

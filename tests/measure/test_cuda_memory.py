@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from stopwav.measure.cuda_memory import measure_cuda_peak
+from stopwav.measure.memory import measure_cuda_peak
 
 MIB = 2**20
 

@@ -26,7 +26,7 @@ def test_stages_are_the_devices_and_add_up() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    from stopwav.measure.kernel_clock import KernelClock
+    from stopwav.measure.clock import KernelClock
 
     a = torch.rand(4096, 4096, device="cuda")
 

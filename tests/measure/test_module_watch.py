@@ -9,10 +9,9 @@ from known_cost import Costly, HandClock, Outer, own_ms, watched_step
 from torch import nn
 
 import stopwav
+from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import rows_of
-from stopwav.measure.module_watch import ModuleWatch
-from stopwav.measure.step_timer import StepTimer
-from stopwav.measure.training_step import PhaseWatch, TrainingJob, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTimer, TrainingJob, run_step
 
 
 def test_each_module_gets_its_own_forward_and_backward(clock: HandClock) -> None:
@@ -109,10 +108,10 @@ def test_hooks_change_no_output_no_gradient_and_no_random_number_and_are_gone_af
         for _ in range(3):
             timer.begin()
             if hooked:
-                with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
+                with ModuleProfiler(rows_of(model, 3), timer.mark) as watch:
                     run_step(job, 0, watch)
             else:
-                run_step(job, 0, PhaseWatch(timer))
+                run_step(job, 0, PhaseProfiler(timer))
         found.append((losses, copy.deepcopy(kept), torch.get_rng_state(), model.state_dict()))
         for module in model.modules():
             assert not module._forward_hooks
@@ -137,7 +136,7 @@ def test_the_graph_is_freed_after_a_watched_step() -> None:
     )
     before = count()
     timer = StepTimer()
-    with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
+    with ModuleProfiler(rows_of(model, 3), timer.mark) as watch:
         run_step(job, 0, watch)
     assert count() == before
 
@@ -171,10 +170,10 @@ def test_spinning_modules_get_their_shares_back_within_three_percent() -> None:
     job = TrainingJob(
         model, lambda _: (torch.ones(2, 3), None), lambda y, _: y.sum(), torch.optim.SGD(model.parameters())
     )
-    run_step(job, 0, PhaseWatch(timer))
+    run_step(job, 0, PhaseProfiler(timer))
     steps = []
     for _ in range(3):
-        with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
+        with ModuleProfiler(rows_of(model, 3), timer.mark) as watch:
             timer.begin()
             run_step(job, 0, watch)
             steps.append(timer.end())
@@ -208,7 +207,7 @@ def test_on_cuda_matrices_of_known_size_get_their_shares_back() -> None:
     timer = StepTimer("cuda")
     for _ in range(5):
         timer.begin()
-        with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
+        with ModuleProfiler(rows_of(model, 3), timer.mark) as watch:
             run_step(job, 0, watch)
         found = timer.end()
     for phase in ("forward", "backward"):

@@ -6,10 +6,10 @@ import pytest
 from fake_machine import Bench, FakeNvml
 
 from stopwav.measure import energy_series, power_log
+from stopwav.measure.counter_check import PowerLog, sampled_power
 from stopwav.measure.energy_series import MIN_WINDOWS, WindowEnergy, work_windows
 from stopwav.measure.meters import Counter, Meter, nvml_meter
 from stopwav.measure.nvml import NoNvml, load_nvml
-from stopwav.measure.power_log import PowerLog, sampled_power
 
 
 def metered(nvml: FakeNvml) -> Meter:

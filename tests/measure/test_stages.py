@@ -9,7 +9,7 @@ import pytest
 
 import stopwav
 from stopwav.measure.clock import FakeClock, WallClock
-from stopwav.measure.stages import collect_marks, overhear_marks
+from stopwav.measure.stages import collect_and_forward_marks, collect_marks
 
 
 @pytest.mark.alone
@@ -120,7 +120,7 @@ def test_marks_that_are_overheard_are_told_to_each_by_its_own_clock() -> None:
             clock.advance(1)
 
     with collect_marks(lambda: next(places)) as outer, stopwav.stage("all"):
-        with overhear_marks(clock.now_ns) as middle, overhear_marks(clock.now_ns) as inner:
+        with collect_and_forward_marks(clock.now_ns) as middle, collect_and_forward_marks(clock.now_ns) as inner:
             call()
         # What comes later is the outer clock's alone.
         call()

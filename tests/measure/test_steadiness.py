@@ -7,7 +7,7 @@ from itertools import cycle
 import pytest
 
 from stopwav.measure.clock import FakeClock
-from stopwav.measure.steadiness import Steadiness, steadiness
+from stopwav.measure.health import Steadiness, steadiness
 
 
 def of_work(*takes_s: float) -> Steadiness:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import stopwav
 from stopwav.profiling import trace_file
 from stopwav.profiling.analysis import TIMELINE_POINTS
-from stopwav.profiling.lane import Lane, busy_us, own_times
 from stopwav.profiling.trace_file import BrokenTrace, read_events
+from stopwav.profiling.trace_spans import Lane, busy_us, own_times
 
 Event = dict[str, Any]
 

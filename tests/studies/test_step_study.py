@@ -12,8 +12,7 @@ from torch import nn
 
 import stopwav
 from stopwav.errors import StopwavError
-from stopwav.measure.step_timer import StepTimer
-from stopwav.measure.training_step import PhaseWatch, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTimer, run_step
 from stopwav.studies.plan_file import read_plan
 from stopwav.studies.step import StepSpec, step
 from stopwav.studies.step_job import make_job
@@ -285,7 +284,7 @@ def test_on_cuda_the_reference_is_trained_in_bfloat16(autocast: bool, loss: str,
     job = make_job(StepSpec(model=model, autocast=autocast, **options))
     timer = StepTimer("cuda")
     timer.begin()
-    run_step(job, 0, PhaseWatch(timer))
+    run_step(job, 0, PhaseProfiler(timer))
     taken = timer.end()
     assert taken.device_s is not None
     assert 0 < taken.device_s <= 1.01 * taken.wall_s

@@ -159,7 +159,9 @@ def _race_at(a: Entrant, b: Entrant, frames: int, spec: CompareSpec) -> Race:
     """The race of a pair at one length, over the rounds that the run holds; no more are taken."""
     first, second = (length_workload(spec, side.name, frames) for side in (a, b))
     rounds_a, rounds_b = (side.lengths[frames].rounds if frames in side.lengths else () for side in (a, b))
-    return race(first, second, plan_of(spec), threshold=DEFAULT_THRESHOLD, had=(rounds_a, rounds_b), only=())
+    return race(
+        first, second, plan_of(spec), threshold=DEFAULT_THRESHOLD, previous_rounds=(rounds_a, rounds_b), only=()
+    )
 
 
 def _ask_paired(metric: str, unit: str, sort: Sort, values: Sequence[dict[int, float]], why_not: str) -> Question:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import StopwavError
-from stopwav.measure.workload import Scalar
+from stopwav.measure.plan import Scalar
 
 if TYPE_CHECKING:
     from stopwav.engines.protocol import Engine

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stopwav.measure.memory import limit_host_memory
+from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess, Outcome
-from stopwav.measure.workload import Workload
 from stopwav.record import Piece, Record
 from stopwav.studies.grid import GridSpec, device_of, engine_of, plan_of
 from stopwav.studies.grid_cell import Cell, CellWorkload, exact

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stopwav.errors import Caution
-from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
-from stopwav.measure.memory import HostPeak
+from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.measure.sampler import Samples
 from stopwav.record import Piece, Record

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopwav.measure.plan import Plan
-from stopwav.measure.rounds import Round, measure, take_turns
-from stopwav.measure.workload import Workload
+from stopwav.measure.plan import Plan, Workload
+from stopwav.measure.rounds import Round, interleave_rounds, measure
 from stopwav.record import Record
 from stopwav.studies.grid_pieces import RoundPlace, round_to_piece
 from stopwav.studies.resumption import as_written
@@ -17,7 +16,9 @@ def take_round(
 ) -> None:
     """Measure one round, as far as it is not in the record, and record it at once."""
     had = _had(record, place, index)
-    measure(workload, plan, device=device, only=[index], had=had, on_round=lambda one: _keep(record, place, one))
+    measure(
+        workload, plan, device=device, only=[index], previous_rounds=had, on_round=lambda one: _keep(record, place, one)
+    )
 
 
 def take_round_in_turn(
@@ -34,7 +35,7 @@ def take_round_in_turn(
     def keep(which: int, one: Round) -> None:
         _keep(record, places[which], one)
 
-    take_turns(workloads, plan, devices=devices, only=[index], had=had, on_round=keep)
+    interleave_rounds(workloads, plan, devices=devices, only=[index], previous_rounds=had, on_round=keep)
 
 
 def _had(record: Record, place: RoundPlace, index: int) -> list[Round]:
