@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import stopwav
+from fake_clock import FakeClock
 from stopwav.engines.fake import spin
-from stopwav.measure.clock import FakeClock, WallClock
+from stopwav.measure.clock import WallClock
 from stopwav.measure.memory import EXACT
 from stopwav.stats import percentile
 

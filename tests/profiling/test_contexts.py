@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import stopwav
-from stopwav.measure.clock import FakeClock
+from fake_clock import FakeClock
 
 
 def test_generators_that_take_turns_leave_nothing_open() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stopwav
+from fake_clock import FakeClock
 from stopwav.errors import StopwavError
-from stopwav.measure.clock import FakeClock
 
 
 def run(times: list[float], clock: FakeClock, **schedule: int) -> stopwav.Steps:
