@@ -22,7 +22,6 @@ from stopwav.measure.sampler import Samples
 SHORT = Plan(
     rounds=3, min_values=5, max_values=10, warmup_s=0.02, min_values_s=0.05, max_values_s=0.3, time_limit_s=1e6
 )
-RUN_ROUND = rounds._run_round
 
 
 @dataclass(frozen=True)
@@ -117,16 +116,19 @@ class Scripted:
         raise AssertionError("scripted rounds are not run")
 
 
+def steady_round(index: int, seconds: float) -> stopwav.Round:
+    """A round whose values are all the same."""
+    return stopwav.Round(index, "ok", samples=Samples(seconds, (), 1, (seconds,) * 5, (), ({},) * 5, ()))
+
+
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Run scripted rounds without processes, and list the workloads in the order in which they were run."""
     names: list[str] = []
 
     def run_round(workload: Scripted, plan: Plan, index: int, device: str) -> stopwav.Round:
-        seconds = workload.times_s[names.count(workload.name)]
         names.append(workload.name)
-        samples = Samples(seconds, (), 1, (seconds,) * 5, (), ({},) * 5, ())
-        return stopwav.Round(index, "ok", samples=samples)
+        return steady_round(index, workload.times_s[names.count(workload.name) - 1])
 
     monkeypatch.setattr(rounds, "_run_round", run_round)
     return names
@@ -178,8 +180,8 @@ def test_a_race_of_previous_rounds_measures_nothing_and_has_a_verdict(order: lis
     assert stopwav.race(first, first, plan, previous_rounds=(previous, ()), only=()).pairs == ([], [])
 
 
-def test_a_throttled_round_is_kept_with_its_repetition(order: list[str]) -> None:
-    (good,) = stopwav.measure(Scripted("a", (0.01,)), Plan(rounds=1)).rounds
+def test_a_throttled_round_is_kept_with_its_repetition() -> None:
+    good = steady_round(0, 0.01)
     throttled = replace(good, throttled=True)
     both = stopwav.Measurement("x", {}, (throttled, good))
     assert both.good == (good,)
@@ -202,14 +204,13 @@ def test_no_verdict_from_one_round() -> None:
         stopwav.race(lambda: None, lambda: None, Plan(rounds=1))
 
 
-def test_a_workload_that_fails_is_a_result_with_a_reason_and_its_race_needs_no_more_rounds(order: list[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "_run_round", RUN_ROUND)
-        failed = stopwav.measure(lambda: 1 / 0, Plan(rounds=1))
+def test_a_workload_that_fails_is_a_result_with_a_reason_and_its_race_needs_no_more_rounds() -> None:
+    failed = stopwav.measure(lambda: 1 / 0, Plan(rounds=1))
     assert failed.status == "error"
     assert failed.time.value is None
     assert "ZeroDivisionError" in failed.time.note
-    verdict = stopwav.Race(failed, stopwav.measure(Scripted("a", (0.1,) * 3), SHORT), 0.01).verdict
+    good = stopwav.Measurement("good", {}, tuple(steady_round(index, 0.1) for index in range(3)))
+    verdict = stopwav.Race(failed, good, 0.01).verdict
     assert (verdict.kind, verdict.more_rounds) == ("undecided", None)
     assert "ZeroDivisionError" in verdict.note
 
