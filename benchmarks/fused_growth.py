@@ -17,8 +17,8 @@ from stopwav.measure.machine import describe
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.speech.batches import make_batches
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies.loss.run import LOSS_PLAN
 from stopwav.studies.loss.loss_step import StepCall, StepPlace, StepRunner
+from stopwav.studies.loss.run import LOSS_PLAN
 
 WIDTH = 512
 STEPS = 5
@@ -38,8 +38,8 @@ class Probe:
 
     def step(self, batch_size: int, vocab: int) -> tuple[float, int]:
         """The seconds of a step, and its peak memory in bytes, excluding inputs."""
-        from stopwav.measure.cuda_memory import measure_cuda_peak
-        from stopwav.measure.kernel_clock import KernelClock
+        from stopwav.measure.clock import KernelClock
+        from stopwav.measure.memory import measure_cuda_peak
 
         call = self._call(batch_size, vocab)
         # Once untimed: matrix products allocate memory that they keep until the process ends.

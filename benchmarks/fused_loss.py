@@ -28,9 +28,9 @@ from stopwav.models.weights import disable_amx_in_vm
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies.study import results
-from stopwav.studies.loss.run import loss as measure
 from stopwav.studies.loss.loss_step import StepCall
+from stopwav.studies.loss.run import loss as measure
+from stopwav.studies.study import results
 
 WIDTH, SYMBOLS = 512, 500
 GPU_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")

@@ -22,8 +22,8 @@ from statistics import fmean, median
 
 from stopwav import Plan, measure
 from stopwav.measure.machine import describe
+from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
-from stopwav.measure.workload import Workload
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.stats.intervals import t_interval
 from stopwav.studies.grid.cell import BUNDLED, Cell, CellWorkload

@@ -33,14 +33,14 @@ from transformers import (
 )
 
 from stopwav.engines.registry import make
+from stopwav.measure.clock import clock_for
 from stopwav.measure.machine import describe
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
-from stopwav.measure.rounds import clock_for
 from stopwav.measure.sampler import sample
-from stopwav.studies.study import results
-from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.cell import BUNDLED, BatchCall, Cell, make_audio
+from stopwav.studies.grid.run import grid
+from stopwav.studies.study import results
 
 # Idle clocks rise within a second of work.
 WARM_UP_S = 1.0

@@ -26,7 +26,7 @@ STUDY_EXAMPLE = """
                           "chunk_lag_p99": {"value": null, "low": null, "high": null, "n": 285, "unit": "s",
                                             "note": "needs 368 events, has 285"}},
               "warnings": [{"code": "busy-machine",
-                            "message": "load average 1.77, more than half of 2 cores: close what runs beside …"}]}]}
+                            "message": "load average 1.77, more than half of 2 cores: stop other processes …"}]}]}
 """
 
 STUDY_KEYS = """

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from stopwav.cli.doctor import doctor
-from stopwav.measure import steadiness
+from stopwav.measure import health
 from stopwav.measure.machine import describe
 
 app = typer.Typer()
@@ -19,7 +19,7 @@ app.command()(doctor)
 @pytest.fixture(autouse=True)
 def known_steadiness(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two seconds saved in each test."""
-    monkeypatch.setattr(steadiness, "steadiness", lambda: steadiness.Steadiness(99, 0.001, 0.002, 0.003))
+    monkeypatch.setattr(health, "steadiness", lambda: health.Steadiness(99, 0.001, 0.002, 0.003))
 
 
 def test_doctor_prints_one_json_object() -> None:

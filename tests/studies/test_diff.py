@@ -13,11 +13,11 @@ from command_line import command
 from markdown_it import MarkdownIt
 from rich.console import Console
 from scipy import stats as scipy_stats
+from stopwav.report.diff_table import diff_markdown, print_diff
 from synthetic_runs import UTTERANCES, saved, synthetic_run
 
 import stopwav
 from stopwav.cli.diff import parse_threshold
-from stopwav.report.diff_table import diff_markdown, print_diff
 from stopwav.report.plain import plain
 from stopwav.stats.change import Change, answer_all, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.diff.diff import Diff

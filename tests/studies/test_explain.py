@@ -15,8 +15,8 @@ from stopwav.engines.registry import with_knob
 from stopwav.record import Record
 from stopwav.report.page import Section, render_page
 from stopwav.studies.latency.gain import Explanation, Gain
-from stopwav.studies.latency.view import latency_view
 from stopwav.studies.latency.tried_knobs import tried_knobs
+from stopwav.studies.latency.view import latency_view
 
 # An engine that spins, and offers to spin an eighth as long, to do nothing else, and what no machine has.
 SCRIPTED = """

@@ -10,9 +10,9 @@ from grid_runs import engine_file, made_up, run
 from test_grid_study import by_place
 
 import stopwav
-from stopwav.measure.worker import is_out_of_memory, speaks_of_memory
-from stopwav.studies.grid.cell import GridCell
+from stopwav.measure.worker import is_out_of_memory, mentions_out_of_memory
 from stopwav.studies.frontier import LARGEST_BATCH, Frontier, next_batch
+from stopwav.studies.grid.cell import GridCell
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces a limit")
 
@@ -97,7 +97,7 @@ def test_what_says_that_memory_ran_out(error: Exception, expected: bool) -> None
 
 
 def test_an_uncaught_bad_alloc_is_out_of_memory(tmp_path: Path) -> None:
-    assert speaks_of_memory("terminate called after throwing an instance of 'std::bad_alloc'")
+    assert mentions_out_of_memory("terminate called after throwing an instance of 'std::bad_alloc'")
     body = "sys.stderr.write(\"terminate called after throwing an instance of 'std::bad_alloc'\")\nsys.stderr.flush()\n"
     engine = engine_file(tmp_path, f"{body}os.abort()")
     (cell,) = by_place(run(engine, tmp_path, durations=[1], batch_sizes=[1])).values()

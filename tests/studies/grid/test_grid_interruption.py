@@ -9,7 +9,6 @@ import pytest
 import soundfile
 from grid_runs import FAST, good_round, made_up, run
 from killed_runs import kill_and_resume
-from stopwav.studies.stored_rounds import round_to_piece
 
 import stopwav
 from stopwav import Round
@@ -17,6 +16,7 @@ from stopwav.record import Header, Record, now
 from stopwav.studies.audio_input import BUNDLED, audio_digest
 from stopwav.studies.grid.cell import GridCell, cell_place
 from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.stored_rounds import round_to_piece
 
 SCRIPT = """
 import sys

@@ -92,7 +92,7 @@ class StepRunner:
         self.call(batch, seed)()
 
     def _cuda_peak(self, call: StepCall) -> Any:
-        from stopwav.measure.cuda_memory import measure_cuda_peak
+        from stopwav.measure.memory import measure_cuda_peak
 
         # Over the inputs and what matrix products keep for as long as the process lives: any model has that too.
         call.drop_gradients()
@@ -133,8 +133,7 @@ def inputs_of(place: StepPlace, contender: Implementation, batch: Batch, seed: i
 
 
 def _clock(place: StepPlace) -> Any:
-    from stopwav.measure.clock import WallClock
-    from stopwav.measure.kernel_clock import KernelClock
+    from stopwav.measure.clock import KernelClock, WallClock
 
     return KernelClock(place.device) if place.on_cuda else WallClock()
 

@@ -1,42 +1,42 @@
-"""Every moment of a step belongs to the row that was at work, by models whose cost is known."""
+"""Every moment of a step belongs to the row that was active, by models whose cost is known."""
 
 import copy
 import gc
 
 import pytest
 import torch
-from known_cost import Costly, HandClock, Outer, own_ms, watched_step
+from known_cost import Costly, Outer, own_ms, profiled_step
 from torch import nn
 
 import stopwav
+from fake_clock import FakeClock
+from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import rows_of
-from stopwav.measure.module_watch import ModuleWatch
-from stopwav.measure.step_timer import StepTimer
-from stopwav.measure.training_step import PhaseWatch, TrainingJob, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTimer, TrainingJob, run_step
 
 
-def test_each_module_gets_its_own_forward_and_backward(clock: HandClock) -> None:
-    model = nn.Sequential(Costly(clock.spend, 0.010, 0.030), Costly(clock.spend, 0.020, 0.005))
-    time, watch = watched_step(model, clock)
+def test_each_module_gets_its_own_forward_and_backward(clock: FakeClock) -> None:
+    model = nn.Sequential(Costly(clock.advance, 0.010, 0.030), Costly(clock.advance, 0.020, 0.005))
+    time, profiler = profiled_step(model, clock)
     assert own_ms(time) == {("0", "forward"): 10, ("1", "forward"): 20, ("0", "backward"): 30, ("1", "backward"): 5}
     assert time.wall_s == pytest.approx(0.065)
-    assert sum(one.wall_s for one in time.parts.values()) == pytest.approx(time.wall_s)
-    assert watch.calls == {"": 1, "0": 1, "1": 1}
-    assert not watch.callers
+    assert sum(part.wall_s for part in time.parts.values()) == pytest.approx(time.wall_s)
+    assert profiler.calls == {"": 1, "0": 1, "1": 1}
+    assert not profiler.callers
 
 
-def test_a_module_is_not_charged_for_what_is_inside_it(clock: HandClock) -> None:
-    time, _ = watched_step(nn.Sequential(Outer(clock)), clock)
+def test_a_module_is_not_charged_for_what_is_inside_it(clock: FakeClock) -> None:
+    time, _ = profiled_step(nn.Sequential(Outer(clock)), clock)
     assert own_ms(time) == {("0", "forward"): 7, ("0.inner", "forward"): 10, ("0.inner", "backward"): 40}
 
 
-def test_modules_below_the_depth_belong_to_the_one_around_them(clock: HandClock) -> None:
-    time, _ = watched_step(nn.Sequential(Outer(clock)), clock, depth=1)
+def test_modules_below_the_depth_belong_to_the_one_around_them(clock: FakeClock) -> None:
+    time, _ = profiled_step(nn.Sequential(Outer(clock)), clock, depth=1)
     assert own_ms(time) == {("0", "forward"): 17, ("0", "backward"): 40}
 
 
-def test_stages_are_rows_in_the_loss_and_in_modules(clock: HandClock) -> None:
-    part = Costly(clock.spend, 0.010, 0.040)
+def test_stages_are_rows_in_the_loss_and_in_modules(clock: FakeClock) -> None:
+    part = Costly(clock.advance, 0.010, 0.040)
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -45,19 +45,19 @@ def test_stages_are_rows_in_the_loss_and_in_modules(clock: HandClock) -> None:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             with stopwav.stage("prepare"):
-                clock.spend(0.002)
+                clock.advance(0.002)
                 with stopwav.stage("deep"):
-                    clock.spend(0.003)
+                    clock.advance(0.003)
             return self.part(x)
 
-    heavy = Costly(clock.spend, 0.005, 0.007)
+    heavy = Costly(clock.advance, 0.005, 0.007)
 
     def loss(output: torch.Tensor, targets: None) -> torch.Tensor:
-        clock.spend(0.001)
+        clock.advance(0.001)
         with stopwav.stage("loss.simple"):
             return heavy(output).sum()
 
-    time, watch = watched_step(Model(), clock, loss_fn=loss)
+    time, profiler = profiled_step(Model(), clock, loss_fn=loss)
     assert own_ms(time) == {
         (":prepare", "forward"): 2,
         (":prepare/deep", "forward"): 3,
@@ -67,17 +67,17 @@ def test_stages_are_rows_in_the_loss_and_in_modules(clock: HandClock) -> None:
         ("(loss):loss.simple", "backward"): 7,
         ("part", "backward"): 40,
     }
-    assert watch.stages == {":prepare", ":prepare/deep", "(loss):loss.simple"}
+    assert profiler.stages == {":prepare", ":prepare/deep", "(loss):loss.simple"}
 
 
-def test_an_error_in_the_forward_leaves_no_hook(clock: HandClock) -> None:
+def test_an_error_in_the_forward_leaves_no_hook(clock: FakeClock) -> None:
     class Broken(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise ValueError("broken")
 
-    model = nn.Sequential(Costly(clock.spend, 0.01, 0.01), Broken())
+    model = nn.Sequential(Costly(clock.advance, 0.01, 0.01), Broken())
     with pytest.raises(ValueError, match="broken"):
-        watched_step(model, clock)
+        profiled_step(model, clock)
     assert all(not module._forward_hooks and not module._forward_pre_hooks for module in model.modules())
 
 
@@ -109,10 +109,10 @@ def test_hooks_change_no_output_no_gradient_and_no_random_number_and_are_gone_af
         for _ in range(3):
             timer.begin()
             if hooked:
-                with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
-                    run_step(job, 0, watch)
+                with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
+                    run_step(job, 0, profiler)
             else:
-                run_step(job, 0, PhaseWatch(timer))
+                run_step(job, 0, PhaseProfiler(timer))
         found.append((losses, copy.deepcopy(kept), torch.get_rng_state(), model.state_dict()))
         for module in model.modules():
             assert not module._forward_hooks
@@ -125,7 +125,7 @@ def test_hooks_change_no_output_no_gradient_and_no_random_number_and_are_gone_af
     assert torch.equal(plain_rng, our_rng)
 
 
-def test_the_graph_is_freed_after_a_watched_step() -> None:
+def test_the_graph_is_freed_after_a_profiled_step() -> None:
     model = nn.Linear(4, 4)
 
     def count() -> int:
@@ -137,8 +137,8 @@ def test_the_graph_is_freed_after_a_watched_step() -> None:
     )
     before = count()
     timer = StepTimer()
-    with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
-        run_step(job, 0, watch)
+    with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
+        run_step(job, 0, profiler)
     assert count() == before
 
 
@@ -171,12 +171,12 @@ def test_spinning_modules_get_their_shares_back_within_three_percent() -> None:
     job = TrainingJob(
         model, lambda _: (torch.ones(2, 3), None), lambda y, _: y.sum(), torch.optim.SGD(model.parameters())
     )
-    run_step(job, 0, PhaseWatch(timer))
+    run_step(job, 0, PhaseProfiler(timer))
     steps = []
     for _ in range(3):
-        with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
+        with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
             timer.begin()
-            run_step(job, 0, watch)
+            run_step(job, 0, profiler)
             steps.append(timer.end())
     # The one in which the machine did least beside it.
     found = min(steps, key=lambda one: one.wall_s)
@@ -208,8 +208,8 @@ def test_on_cuda_matrices_of_known_size_get_their_shares_back() -> None:
     timer = StepTimer("cuda")
     for _ in range(5):
         timer.begin()
-        with ModuleWatch(rows_of(model, 3), timer.mark) as watch:
-            run_step(job, 0, watch)
+        with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
+            run_step(job, 0, profiler)
         found = timer.end()
     for phase in ("forward", "backward"):
         times = [found.parts[str(index), phase].device_s or 0.0 for index in range(3)]

@@ -1,4 +1,4 @@
-"""One passage through watched code: its time, its stages, and its peak memory."""
+"""One call sample: the time, the stages and the peak memory of one call of profiled code."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock, CudaClock, WallClock
-from stopwav.measure.stages import overhear_marks, spans_of, stage_totals
+from stopwav.measure.stages import collect_and_forward_marks, spans_of, stage_totals
 from stopwav.profiling.peaks import HOST, Peak, allocator_peaks
 
 _WALL = WallClock()
 
 
 @dataclass(frozen=True)
-class Passage:
-    """What one passage took: seconds by the wall and on the device, seconds per stage, peaks, and whether it raised."""
+class CallSample:
+    """One call: wall and device seconds, seconds per stage, peaks, and whether it raised."""
 
     wall_s: float
     device_s: float | None
@@ -31,13 +31,13 @@ class Passage:
 
 
 def check_clock(clock: object) -> None:
-    """Raise where a clock that the user gave is none."""
+    """Raise if what the user gave as a clock is not one."""
     if clock is not None and (isinstance(clock, type) or not hasattr(clock, "now_ns")):
-        raise StopwavError(f"clock={clock!r} is no clock; give one such as stopwav.measure.clock.WallClock()")
+        raise StopwavError(f"clock={clock!r} is not a clock; give one such as stopwav.measure.clock.WallClock()")
 
 
-def clock_in_use() -> Clock:
-    """The clock of the CUDA device where PyTorch is imported already and has used one, else the wall's."""
+def default_clock() -> Clock:
+    """Return the clock of the CUDA device if PyTorch is already imported and has used one, else the wall clock."""
     torch: Any = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)  # None while torch itself is being imported
     if cuda is not None and cuda.is_initialized():
@@ -51,14 +51,14 @@ def _cuda_clock(index: int) -> CudaClock:
 
 
 def in_worker() -> bool:
-    """Whether this process is one in which stopwav itself measures."""
+    """Return whether this is a process in which stopwav itself measures."""
     worker: Any = sys.modules.get("stopwav.measure.worker")
     return worker is not None and bool(worker.serving)
 
 
 @contextmanager
-def watched(record: Callable[[Passage], None], clock: Clock, memory: bool) -> Iterator[None]:
-    """A context whose passage is handed to `record` when it ends, also by an error, which goes on.
+def sample_call(record: Callable[[CallSample], None], clock: Clock, memory: bool) -> Iterator[None]:
+    """Measure the block and pass its sample to `record`, also when it raises; the error is not swallowed.
 
     Memory is read before the clock starts and after it stops, but not in stopwav's own workers: the marks are theirs.
     """
@@ -72,30 +72,30 @@ def watched(record: Callable[[Passage], None], clock: Clock, memory: bool) -> It
     device_s: float | None = None
     failed = True
     try:
-        with overhear_marks(clock.now_ns) as marks:
+        with collect_and_forward_marks(clock.now_ns) as marks:
             start_ns = clock.now_ns()
-            begun = _event(cuda)
+            start_event = _event(cuda)
             try:
                 yield
                 failed = False
             finally:
                 try:
-                    ended = _event(cuda)
+                    end_event = _event(cuda)
                     end_ns = clock.now_ns()
-                    device_s = begun.elapsed_time(ended) / 1e3 if cuda else None
+                    device_s = start_event.elapsed_time(end_event) / 1e3 if cuda else None
                 except RuntimeError:
                     if not failed:
                         raise
-                    end_ns = time.perf_counter_ns()  # a device that was lost tells no time; the error goes on
+                    end_ns = time.perf_counter_ns()  # a lost device has no time; the call's own error is raised
     finally:
         peak = HOST.end(host) if host else None
         allocator_peak = allocator.end(allocated) if allocator and allocated else None
         stages = stage_totals(spans_of(marks, start_ns)) if marks else {}
-        record(Passage((end_ns - start_ns) / 1e9, device_s, stages, peak, allocator_peak, failed))
+        record(CallSample((end_ns - start_ns) / 1e9, device_s, stages, peak, allocator_peak, failed))
 
 
 def _event(clock: CudaClock | None) -> Any:
-    """An event on the device's stream, now; None without a device."""
+    """Record an event on the device's current stream; None without a device."""
     if clock is None:
         return None
     import torch

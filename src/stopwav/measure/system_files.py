@@ -1,18 +1,24 @@
-"""The control group this process runs in: how much of the machine a container may use, and whether it was held back."""
+"""The files in which Linux describes itself, and what they say of this process's control group: limits, throttling."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from stopwav.measure.sysfile import read_text
-
 # Version 1 writes "no limit" as the largest page-aligned 64-bit number.
 UNLIMITED_BYTES = 2**60
 
 
+def read_text(path: Path) -> str:
+    """Return a file's text, stripped; empty where the file is missing or unreadable."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Cores' worth of time the tightest group allows, or None without a quota."""
+    """Return the number of cores that the tightest group allows, or None without a quota."""
     quotas = []
     for group in _groups(root, "cpu"):
         if words := _words(group, "cpu.max"):  # version 2: "200000 100000" or "max 100000"
@@ -27,7 +33,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
-    """Bytes the tightest group allows, or None without a limit."""
+    """Return the bytes that the tightest group allows, or None without a limit."""
     limits = []
     for group in _groups(root, "memory"):
         words = _words(group, "memory.max") or _words(group, "memory.limit_in_bytes")
@@ -36,8 +42,8 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     return min(limits, default=None)
 
 
-def times_held_back(root: Path = Path("/")) -> int | None:
-    """How often this group or one above it ran out of its CPU quota, or None where nobody counts."""
+def quota_throttle_count(root: Path = Path("/")) -> int | None:
+    """Return how often this group or a parent exhausted its CPU quota, or None where that is not counted."""
     counts = []
     for group in _groups(root, "cpu"):
         words = _words(group, "cpu.stat")
@@ -47,23 +53,23 @@ def times_held_back(root: Path = Path("/")) -> int | None:
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's group and those above it, innermost first, where the controller lives."""
+    """Yield the folders of this process's group and its parents that have the controller, innermost first."""
     mount = root / "sys/fs/cgroup"
     for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        # An empty list of controllers is version 2, mounted at the top, or under "unified" beside version 1.
+        # An empty list of controllers is version 2, mounted at the top, or under "unified" next to version 1.
         names = [controllers, controller] if controllers else [".", "unified"]
         base = next((mount / name for name in names if (mount / name / "cgroup.procs").exists()), None)
         if base is None:
             continue
-        # Inside a container the path may name folders that only the host sees: those that are missing are skipped.
+        # Inside a container the path may name folders that only the host sees: missing ones are skipped.
         group = base / path.strip("/")
         chain = [group, *group.parents]
         yield from (folder for folder in chain[: chain.index(base) + 1] if folder.is_dir())
 
 
 def _words(group: Path, name: str) -> list[str]:
-    """The words of a group's file, none where it cannot be read."""
+    """Return the words of a group's file, none where it cannot be read."""
     return read_text(group / name).split()
