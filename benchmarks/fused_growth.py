@@ -18,7 +18,7 @@ from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.speech.batches import make_batches
 from stopwav.speech.shapes import load_shapes
 from stopwav.studies.loss.loss_step import StepCall, StepPlace, StepRunner
-from stopwav.studies.loss.run import LOSS_PLAN
+from stopwav.studies.loss.spec import LOSS_PLAN
 
 WIDTH = 512
 STEPS = 5

@@ -25,16 +25,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stopwav.studies.round_pieces import measurements
-
 from stopwav import Plan, grid
 from stopwav.measure.machine import describe
 from stopwav.record import Record
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change, ask_ratio
-from stopwav.studies.grid.cell import exact
-from stopwav.studies.grid.results import scaled
-from stopwav.studies.grid.run import GridSpec, cells_of
+from stopwav.stats.estimate import scaled
+from stopwav.studies.grid.cell import cells_of, exact, measurements
+from stopwav.studies.grid.spec import GridSpec
 
 # A turn is killed after up to so many pieces, and then up to so many seconds: before its first piece, or within a later
 # one.

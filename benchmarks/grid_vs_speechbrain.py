@@ -26,7 +26,8 @@ from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.stats.intervals import t_interval
-from stopwav.studies.grid.cell import BUNDLED, Cell, CellWorkload
+from stopwav.studies.audio_input import BUNDLED
+from stopwav.studies.grid.cell import CellWorkload, GridCell
 
 WAIT, WARM_UP, ACTIVE = 1, 2, 7
 LIMIT_S = 300.0
@@ -122,7 +123,7 @@ def row(name: str, trials: Sequence[Trial], reference_s: float) -> str:
 def main() -> None:
     """Print the table."""
     given = dict(enumerate(sys.argv[1:]))
-    engine, cell = given.get(0, "pocketsphinx"), Cell(float(given.get(1, 1)), int(given.get(2, 1)))
+    engine, cell = given.get(0, "pocketsphinx"), GridCell(float(given.get(1, 1)), int(given.get(2, 1)))
     workload = CellWorkload(engine, cell, BUNDLED, seed=0)
     own = engine.startswith("speechbrain:") and find_spec("speechbrain") is not None
     load_before = os.getloadavg()[0]

@@ -38,7 +38,8 @@ from stopwav.measure.machine import describe
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.sampler import sample
-from stopwav.studies.grid.cell import BUNDLED, BatchCall, Cell, make_audio
+from stopwav.studies.audio_input import BUNDLED, make_audio
+from stopwav.studies.grid.cell import BatchCall, GridCell
 from stopwav.studies.grid.run import grid
 from stopwav.studies.study import results
 
@@ -90,7 +91,7 @@ class Peer:
         self._engine: Any = make(engine)
         self._device = device
 
-    def time(self, cell: Cell) -> tuple[float, list[float]]:
+    def time(self, cell: GridCell) -> tuple[float, list[float]]:
         """The median time of a batch in a plain loop, and the ratio `sampler / loop` of each turn.
 
         The sampler's turn is compared with the mean of the loop's turns before and after it: an even drift cancels.
@@ -119,7 +120,7 @@ class Peer:
         return times_s
 
 
-def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, list[float]]]:
+def loop(engine: str, cells: Sequence[GridCell], device: str) -> dict[GridCell, tuple[float, list[float]]]:
     """The result of a peer for each cell that it could time."""
     with FreshProcess(Peer, engine, device) as peer:
         started = peer.start(TIME_LIMIT_S)
@@ -149,7 +150,8 @@ def table(engine: str, chosen: argparse.Namespace) -> list[str]:
     cell_results = [result for result in results(record) if result.params["kind"] == "cell"]
     grid_s = perf_counter() - start
     cells = [
-        Cell(float(str(result.params["duration_s"])), int(str(result.params["batch_size"]))) for result in cell_results
+        GridCell(float(str(result.params["duration_s"])), int(str(result.params["batch_size"])))
+        for result in cell_results
     ]
     measured = [cell for cell, result in zip(cells, cell_results, strict=True) if result.status == "ok"]
     peers, others = (loop(engine, measured, chosen.device) for _ in range(2))

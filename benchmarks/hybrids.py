@@ -20,7 +20,7 @@ from pathlib import Path
 from stopwav import Plan, card, compare, results
 from stopwav.record import Record, Result
 from stopwav.report.compare_markdown import compare_markdown
-from stopwav.report.markdown import table
+from stopwav.report.markdown import table_text
 from stopwav.report.numbers import format_value
 from stopwav.stats import Estimate
 
@@ -62,7 +62,8 @@ def main() -> None:
         claim = f"- CTC weight {weight}, the LSTM is slower"
         verdicts += [f"{claim}: {expected.judgement} ({expected.reason})" for expected in slower]
     rows = [row(weight, length) for weight, length in lengths]
-    print(table(["model", "CTC weight", "audio, s", *COLUMNS, "sampled / counter"], rows), end="\n\n")
+    headings = ["model", "CTC weight", "audio, s", *COLUMNS, "sampled / counter"]
+    print(table_text(headings, ["left", *["right"] * (len(headings) - 1)], rows), end="\n\n")
     print("\n".join([*dict.fromkeys(line for _, length in lengths for line in counters(length)), *verdicts]))
 
 

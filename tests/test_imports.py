@@ -120,7 +120,9 @@ def test_report_and_cli_name_no_study() -> None:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    graph = {name: {one for one in imports_of(path) if one in MODULES and one != name} for name, path in MODULES.items()}
+    graph = {
+        name: {one for one in imports_of(path) if one in MODULES and one != name} for name, path in MODULES.items()
+    }
     # A package's own names are what it gives to users: importing a module of it does not need them.
     done: set[str] = set()
 

@@ -72,7 +72,12 @@ def take_round(
     """Measure one round unless the record has it, and store it at once."""
     previous = _previous_rounds(record, place, index)
     measure(
-        workload, plan, device=device, only=[index], previous_rounds=previous, on_round=lambda round_: _store(record, place, round_)
+        workload,
+        plan,
+        device=device,
+        only=[index],
+        previous_rounds=previous,
+        on_round=lambda round_: _store(record, place, round_),
     )
 
 

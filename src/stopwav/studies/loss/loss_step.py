@@ -11,6 +11,7 @@ from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round
 from stopwav.measure.stages import stage
 from stopwav.speech.batches import Batch
+from stopwav.studies.loss.spec import LossSpec
 
 
 @dataclass(frozen=True)
