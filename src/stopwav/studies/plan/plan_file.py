@@ -200,7 +200,7 @@ def _wrong(error: ValidationError, study: Study, entry: Node, nodes: Mapping[str
 
 
 def _together(runs: list[PlannedRun]) -> list[PlannedRun]:
-    """The runs of one matrix, those that differ in the engines alone as one run, so that the engines are interleaved."""
+    """The runs of one matrix, those that differ in their engines alone as one run, which interleaves the engines."""
     if _ENGINES not in runs[0].arguments:
         return runs
     merged: dict[str, PlannedRun] = {}
