@@ -104,7 +104,7 @@ def _parameters(study: Study) -> list[inspect.Parameter]:
 
 
 def _parameter(name: str, annotation: Any, default: Any, option: Option) -> inspect.Parameter:
-    kind, flag = _kind(annotation), _flag(name)
+    kind = _kind(annotation)
     if _numbers(annotation):
         default = None if default in (None, ...) else ",".join(f"{number:g}" for number in default)
     if option.positional:
@@ -113,7 +113,7 @@ def _parameter(name: str, annotation: Any, default: Any, option: Option) -> insp
         default = inspect.Parameter.empty if default is ... else None
         kind = kind if default is inspect.Parameter.empty else kind | None
         return _keyword(name, Annotated[kind, wanted], default)
-    flags = [f"--{flag}", *option.aliases] if kind is bool or option.aliases else []
+    flags = [f"--{_flag(name)}", *option.aliases]
     if kind == list[str] or option.bare is not None:
         kind, default = kind | None, None
     return _keyword(name, Annotated[kind, typer.Option(*flags, metavar=option.metavar, help=option.help)], default)

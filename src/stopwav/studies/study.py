@@ -115,8 +115,8 @@ class StudyRun:
     @cached_property
     def extras(self) -> dict[str, Extra]:
         """What the run says besides its results, by its key in `--json`."""
-        found = {key: extra(self) for key, extra in self.study.extras.items()}
-        return {key: extra for key, extra in found.items() if extra is not None}
+        computed = {key: extra(self) for key, extra in self.study.extras.items()}
+        return {key: extra for key, extra in computed.items() if extra is not None}
 
     @cached_property
     def view(self) -> Mapping[str, Any]:
@@ -135,6 +135,15 @@ class StudyRun:
     def document(self, detail: Detail) -> Document:
         """What the run says."""
         return self.study.document(self, detail)
+
+
+def lazily(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when it is first called: Altair takes longer than all the rest."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments)
+
+    return call
 
 
 def study_names() -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.machine import describe

@@ -40,7 +40,7 @@ def test_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     # A finished run is not measured again.
     again = run(losses, tmp_path, save=record.path.parent, resume=True)
     assert again.path == record.path
-    assert again.found == len(record.pieces) == len(again.pieces)
+    assert again.previous_count == len(record.pieces) == len(again.pieces)
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_a_run_cut_after_any_piece_can_be_resumed(tmp_path: Path) -> None:
     for count in range(1, len(lines)):
         (tmp_path / "cut.jsonl").write_text("".join(lines[:count]))
         cut = Record.read(tmp_path / "cut.jsonl")
-        assert cut.found == count - 1
+        assert cut.previous_count == count - 1
         check_pieces(cut)

@@ -42,7 +42,7 @@ def test_a_finished_run_is_not_measured_again(options: dict[str, Any], lines: li
     path, resumed = saved(options, lines, tmp_path)
     record = stopwav.step(FUSED, **resumed)
     assert record.path == path
-    assert record.found == len(record.pieces) == 4
+    assert record.previous_count == len(record.pieces) == 4
     assert path.read_text() == "".join(lines)
 
 
@@ -55,7 +55,7 @@ def test_a_run_cut_after_any_piece_can_be_resumed(options: dict[str, Any], lines
     assert record.path == path
     assert record.complete
     assert [piece.key for piece in record.pieces] == [["ready", 0], ["step", 0, 0], ["step", 0, 1], ["memory", 0]]
-    assert record.found == 2
+    assert record.previous_count == 2
 
 
 def test_a_run_that_was_tampered_with_is_not_resumed(options: dict[str, Any], lines: list[str], tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from torch import nn
 
 import stopwav
 from stopwav.errors import StopwavError
-from stopwav.measure.step_timer import StepTimer
-from stopwav.measure.training_step import PhaseWatch, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTimer, run_step
 from stopwav.record import Record
 from stopwav.studies.plan.plan_file import read_plan
 from stopwav.studies.step.job import make_job
@@ -322,7 +321,7 @@ def test_on_cuda_the_reference_is_trained_in_bfloat16(autocast: bool, loss: str,
     job = make_job(StepSpec(model=model, autocast=autocast, **options))
     timer = StepTimer("cuda")
     timer.begin()
-    run_step(job, 0, PhaseWatch(timer))
+    run_step(job, 0, PhaseProfiler(timer))
     time = timer.end()
     assert time.device_s is not None
     assert 0 < time.device_s <= 1.01 * time.wall_s
@@ -357,7 +356,7 @@ def test_a_plan_file_can_name_a_step(few_shapes: Path, tmp_path: Path) -> None:
     plan.write_text(f"studies:\n- step: {{model: '{TINY}', shapes: {few_shapes}, batch-size: 2, rounds: 1}}\n")
     (cell,) = read_plan(plan)
     assert cell.study == "step"
-    assert cell.settings.batch_size == 2
+    assert cell.spec.batch_size == 2
 
 
 @pytest.mark.parametrize(

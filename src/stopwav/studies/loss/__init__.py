@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from stopwav.studies.loss.check import problems
 from stopwav.studies.loss.definitions import DEFINITIONS
 from stopwav.studies.loss.document import loss_document
@@ -12,18 +9,7 @@ from stopwav.studies.loss.results import loss_results
 from stopwav.studies.loss.run import loss
 from stopwav.studies.loss.spec import LossSpec
 from stopwav.studies.loss.verb import VERB
-from stopwav.studies.study import Study, StudyRun
-
-if TYPE_CHECKING:
-    from stopwav.report.chart import Chart
-
-
-def _charts(run: StudyRun) -> Mapping[str, Chart]:
-    # Every worker imports this package: Altair would slow its start and swell its memory.
-    from stopwav.studies.loss.charts import loss_charts
-
-    return loss_charts(run)
-
+from stopwav.studies.study import Study, lazily
 
 STUDY = Study(
     name="loss",
@@ -32,7 +18,7 @@ STUDY = Study(
     run=loss,
     results=loss_results,
     document=loss_document,
-    charts=_charts,
+    charts=lazily("stopwav.studies.loss.charts", "loss_charts"),
     definitions=DEFINITIONS,
     example={"losses": ["torch"]},
     verb=VERB,

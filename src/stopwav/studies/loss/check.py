@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.losses.contender import Contender
+from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch, padded_logits
 from stopwav.record import Piece
 from stopwav.speech.batches import Batch
@@ -132,7 +132,7 @@ def is_right(check: Mapping[str, Any]) -> bool:
     return all(error <= TOLERANCES[check["precision"]] for error in check["deviations"].values())
 
 
-def _value_and_gradients(loss: Contender, inputs: JoinerBatch) -> tuple[Any, dict[str, Any]]:
+def _value_and_gradients(loss: Implementation, inputs: JoinerBatch) -> tuple[Any, dict[str, Any]]:
     losses = (loss.unpruned or loss.losses)(inputs)
     losses.sum().backward()
     gradients = {name: leaf.grad.detach().double().cpu() for name, leaf in inputs.leaves.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stopwav.losses.contender import Contender
+from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round
@@ -41,7 +41,7 @@ def loss_setup(spec: LossSpec, loss: str, vocab: int) -> LossSetup:
 class LossStep:
     """The timed call: it computes the gradients of one batch, and leaves them in the leaves of the inputs."""
 
-    def __init__(self, loss: Contender, inputs: JoinerBatch) -> None:
+    def __init__(self, loss: Implementation, inputs: JoinerBatch) -> None:
         self._loss, self._inputs = loss, inputs
 
     def __call__(self) -> None:
@@ -99,14 +99,14 @@ class LossRunner:
         self.step(batch, seed)()
 
     def _cuda_peak(self, step: LossStep) -> Any:
-        from stopwav.measure.cuda_memory import measure_cuda_peak
+        from stopwav.measure.memory import measure_cuda_peak
 
         # Excluding the inputs and what matrix products keep for as long as the process lives: any model has that too.
         step.drop_gradients()
         return measure_cuda_peak(step, self._setup.device)
 
 
-def load_loss(setup: LossSetup) -> Contender:
+def load_loss(setup: LossSetup) -> Implementation:
     """Import the loss, and set the process up for its device and precision."""
     from stopwav.losses.registry import find_loss
 
@@ -116,15 +116,15 @@ def load_loss(setup: LossSetup) -> Contender:
         limit_host_memory(setup.memory_limit_bytes)
     import torch
 
-    from stopwav.models.weights import keep_off_tiles
+    from stopwav.models.weights import disable_amx_in_vm
 
-    keep_off_tiles()
+    disable_amx_in_vm()
     # Off by default in PyTorch; a recipe that switches it on for all is the user's to name.
     torch.backends.cuda.matmul.allow_tf32 = setup.precision == "tf32"
     return find_loss(setup.loss)
 
 
-def make_inputs(setup: LossSetup, loss: Contender, batch: Batch, seed: int) -> JoinerBatch:
+def make_inputs(setup: LossSetup, loss: Implementation, batch: Batch, seed: int) -> JoinerBatch:
     """Return the inputs of a batch, with the integer type that the loss needs."""
     return make_joiner_batch(
         batch.frames,
@@ -140,7 +140,6 @@ def make_inputs(setup: LossSetup, loss: Contender, batch: Batch, seed: int) -> J
 
 
 def _clock(setup: LossSetup) -> Any:
-    from stopwav.measure.clock import WallClock
-    from stopwav.measure.kernel_clock import KernelClock
+    from stopwav.measure.clock import KernelClock, WallClock
 
     return KernelClock(setup.device) if setup.on_cuda else WallClock()

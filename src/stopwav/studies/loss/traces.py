@@ -46,7 +46,7 @@ class ProfiledSteps:
 
     def run(self, batches: tuple[Batch, ...], seeds: tuple[int, ...], folder: Path, schedule: Schedule) -> list[str]:
         """Return the names of the trace files, one for each repetition of the schedule."""
-        from stopwav.profiling.tracer import Tracer
+        from stopwav.profiling.schedule import Tracer
 
         tracer = Tracer(folder, schedule)
         number = 0
