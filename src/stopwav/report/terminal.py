@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich import box
@@ -16,9 +17,10 @@ from stopwav.report.numbers import DASH, format_interval, format_value
 from stopwav.report.plain import plain
 from stopwav.report.warnings import footnotes
 
-# The characters between two columns, and what a folded text takes at the least.
+# The characters between two columns, at both edges together, and before a row under a heading.
 GAP = 3
-LEAST_FOLDED = 12
+EDGES = 2
+INDENT = "  "
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
 BAR_WIDTH = 8
@@ -98,17 +100,16 @@ def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
     short = False
     if _width(table, short=False) > width and len(table.columns) - 1 > KEEP_INTERVALS:
         short = True
-    if _width(table, short) <= width or any(column.fold for column in table.columns):
+    if _width(table, short) <= width:
         yield table, short
         return
     widths = _widths(table, short)
-    start = 1
+    start = first = table.label + 1
     while start < len(widths):
-        end, room = start + 1, width - widths[0] - GAP - widths[start]
-        while end < len(widths) and room - GAP - widths[end] >= 0:
-            room -= GAP + widths[end]
+        end = start + 1
+        while end < len(widths) and _total([*widths[:first], *widths[start : end + 1]]) <= width:
             end += 1
-        yield _chosen(table, [0, *range(start, end)]), short
+        yield _chosen(table, [*range(first), *range(start, end)]), short
         start = end
 
 
@@ -121,24 +122,32 @@ def _chosen(table: Table, indices: Sequence[int]) -> Table:
 
 
 def _width(table: Table, short: bool) -> int:
-    return sum(_widths(table, short)) + GAP * (len(table.columns) - 1)
+    return _total(_widths(table, short))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1) + EDGES
 
 
 def _widths(table: Table, short: bool) -> list[int]:
     rows = [row for row in table.rows if not row.heading]
     widths = []
     for index, column in enumerate(table.columns):
-        texts = [_text(row, index, short) for row in rows]
+        texts = [f"{INDENT * _is_grouped(table) if not index else ''}{_text(row, index, short)}" for row in rows]
         # A heading may be folded to its column, a number may not; a text that folds needs little.
         heading = min(cell_len(column.heading), _room(table)) if index else cell_len(column.heading)
         widest = max([heading, *map(cell_len, texts)], default=0)
-        widths.append(min(widest, LEAST_FOLDED) if column.fold else widest)
+        widths.append(min(widest, column.least) if column.fold else widest)
     return widths
+
+
+def _is_grouped(table: Table) -> bool:
+    return any(row.heading for row in table.rows)
 
 
 def _room(table: Table) -> int:
     """The least width of a heading: read downwards, a narrower one would not be."""
-    return 6 if any(row.heading for row in table.rows) else 1000
+    return 6 if _is_grouped(table) else 1000
 
 
 def _text(row: Row, index: int, short: bool) -> str:
@@ -157,7 +166,7 @@ def _rich_table(table: Table, short: bool, width: int) -> RichTable:
         drawn.add_column(
             Text(heading), justify=column.align, no_wrap=not column.fold, overflow="fold" if column.fold else "ellipsis"
         )
-    grouped = any(row.heading for row in table.rows)
+    room = widths[0] + max(0, width - _width(table, short))
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:
@@ -165,7 +174,9 @@ def _rich_table(table: Table, short: bool, width: int) -> RichTable:
             drawn.add_row(Text(plain(row.cells[0].text), style="bold"))
             continue
         texts = [_text(row, index, short) for index in range(len(table.columns))]
-        drawn.add_row(*(Text(f"  {text}" if grouped and not index else text) for index, text in enumerate(texts)))
+        if _is_grouped(table):
+            texts[0] = textwrap.fill(texts[0], room, initial_indent=INDENT, subsequent_indent=2 * INDENT)
+        drawn.add_row(*map(Text, texts))
     return drawn
 
 

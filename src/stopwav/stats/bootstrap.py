@@ -143,7 +143,8 @@ def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) 
     """One percentile of `array`, with its interval where utterances and values are enough for one."""
     reason = why_unsupported(array, p)
     if reason:
-        return Estimate(None, n=array.size, unit=unit, note=reason)
+        code = "too-few" if array.size < minimum_count(p) else ""
+        return Estimate(None, n=array.size, unit=unit, note=reason, code=code)
     value = nearest_rank(array, p)
     within = array <= value
     if within.all():  # the percentile is the largest value, and all replicates agree on the share up to it
@@ -158,8 +159,8 @@ def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) 
     count = int(worth)
     ranks = quantile_ranks(count, p)
     if ranks is None:
-        note = f"no interval: as good as {count} independent events, needs {minimum_count(p)}"
-        return Estimate(value, n=array.size, unit=unit, note=note)
+        note = f"effective n {count}; a P{100 * p:g} interval needs {minimum_count(p)}"
+        return Estimate(value, n=array.size, unit=unit, note=note, effective_n=count)
     # Order statistic r of m values lies, on average, at the level r / (m + 1).
     low, high = (nearest_rank(array, rank / (count + 1)) for rank in ranks)
     return Estimate(value, low, high, array.size, unit, _caution(design))

@@ -24,6 +24,8 @@ class Estimate:
     note: str = ""
     # What code may decide on, where the note is for people: why there is no value, or what kind of number it is.
     code: str = ""
+    # How many independent values the sample is worth, where that is too few for an interval.
+    effective_n: int | None = None
 
     def __post_init__(self) -> None:
         value, low, high = _finite(self.value), _finite(self.low), _finite(self.high)

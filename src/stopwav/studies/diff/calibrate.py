@@ -19,7 +19,7 @@ from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
 from stopwav.studies.diff.comparable import engines_of, visible
 from stopwav.studies.diff.diff import Run, check_comparable, read_run
-from stopwav.studies.latency.round_values import (
+from stopwav.studies.latency.comparable import (
     METRIC_NAMES,
     METRICS,
     WER,

@@ -13,7 +13,7 @@ from stopwav.record import UNTRAINED, Record
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.diff.comparable import engines_of, obstacles, remarks, visible
-from stopwav.studies.latency.round_values import (
+from stopwav.studies.latency.comparable import (
     METRIC_NAMES,
     METRICS,
     WER,

@@ -11,7 +11,7 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.studies.diff.diff import Diff, Run, diff
-from stopwav.studies.latency.round_values import WER
+from stopwav.studies.latency.comparable import WER
 
 # What can fail a gate, and what each means. `missing` is there because a run that lost its slow streams looks fast.
 CONDITIONS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopwav.studies.latency.definitions import Definition, ratio, seconds, size
+from stopwav.studies.definition import Definition, ratio, seconds, size
 
 PACE = {
     "rtf": ratio("real-time factor (RTF)", "Wall time of one batch / (batch size · duration)."),

@@ -13,7 +13,7 @@ from stopwav.record import runs_in
 from stopwav.studies.audio_input import audio_digest
 from stopwav.studies.grid.cell import measurements
 from stopwav.studies.grid.run import GridSpec, plan_of, round_order
-from stopwav.studies.latency.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption
+from stopwav.studies.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption
 
 
 def guess_grid(settings: Any) -> tuple[float, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopwav.studies.latency.definitions import Definition, ratio, seconds, size
+from stopwav.studies.definition import Definition, ratio, seconds, size
 
 _PHASE = "in a clean step, by the device's clock where there is one"
 STEP = {
