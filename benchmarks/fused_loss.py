@@ -28,7 +28,7 @@ from stopwav.models.weights import keep_off_tiles
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies import results
+from stopwav.studies.study import results
 from stopwav.studies.loss.run import loss as measure
 from stopwav.studies.loss.loss_step import StepCall
 

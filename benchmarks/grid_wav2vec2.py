@@ -38,7 +38,7 @@ from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.rounds import clock_for
 from stopwav.measure.sampler import sample
-from stopwav.studies import results
+from stopwav.studies.study import results
 from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.cell import BUNDLED, BatchCall, Cell, make_audio
 

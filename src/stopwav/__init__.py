@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
     from stopwav.stats import Estimate, Verdict
-    from stopwav.studies import results
     from stopwav.studies.compare.card import Card
     from stopwav.studies.compare.run import compare
     from stopwav.studies.compare.verdicts import card
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from stopwav.studies.loss.run import loss
     from stopwav.studies.plan.run import run
     from stopwav.studies.step.run import step
+    from stopwav.studies.study import results
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,7 @@ _LAZY = {
     "profile": "stopwav.profiling.calls",
     "profile_steps": "stopwav.profiling.steps",
     "profiles": "stopwav.profiling.calls",
-    "results": "stopwav.studies",
+    "results": "stopwav.studies.study",
     "run": "stopwav.studies.plan.run",
     "step": "stopwav.studies.step.run",
 }

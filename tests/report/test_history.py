@@ -17,7 +17,7 @@ from stopwav.record import Record
 from stopwav.report.history import KEY_METRICS, PastRun, letter, metrics_of, print_history, series_of
 from stopwav.report.history_page import history_page
 from stopwav.report.line_chart import HEIGHT, WIDTH, Point, Series, line_chart
-from stopwav.studies import results
+from stopwav.studies.study import results
 
 
 class Seen(HTMLParser):

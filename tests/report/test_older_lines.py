@@ -12,7 +12,7 @@ from stopwav.report.charts import chart_svg, latency_charts
 from stopwav.report.latency_table import OLDER, lines_of, print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
+from stopwav.studies.study import results
 from stopwav.studies.latency.view import latency_view
 
 # The 95th of 100 chunks, in ms: ALGO 160 + 40; 94 chunks have quick features and 6 slow ones, the same of inference;

@@ -15,7 +15,7 @@ from stopwav.record import Record, Result
 from stopwav.report.charts import chart_png, chart_svg, latency_charts
 from stopwav.report.palette import COLOURS
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
+from stopwav.studies.study import results
 from stopwav.studies.latency.view import MOST_POINTS, latency_view
 
 

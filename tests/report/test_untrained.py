@@ -15,7 +15,7 @@ from stopwav.report.findings import latency_finding
 from stopwav.report.latency_table import print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
+from stopwav.studies.study import results
 from stopwav.studies.latency.view import latency_view
 
 

@@ -6,7 +6,6 @@ import math
 
 from stopwav.record import UNTRAINED
 from stopwav.stats import Estimate
-from stopwav.stats.change import Change
 
 DASH = "–"
 # Digits of a number that has no interval to say how many are meaningful.
@@ -44,13 +43,6 @@ def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DEC
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
     return f"{value} [{low}{between}{high}]"
-
-
-def format_verdict(change: Change) -> str:
-    """Return the verdict on a change, with the number of rounds that would decide it."""
-    if change.more_rounds is None:
-        return change.verdict
-    return f"{change.verdict} ({change.more_rounds} more round{'' if change.more_rounds == 1 else 's'})"
 
 
 def format_number(number: float, decimals: int) -> str:

@@ -1,4 +1,4 @@
-"""A metric's meaning and how it is shown: declared once by its study, read by tables, pages, diff, history and docs."""
+"""The meaning of a metric and how it is shown: declared once, read by tables, pages, diff, history and docs."""
 
 from __future__ import annotations
 
@@ -71,6 +71,11 @@ class Definitions:
         if family is None or not family.percentiles:
             return None
         return replace(family, title=f"{family.title}, P{percentile['percent']}")
+
+    def short_title(self, metric: str) -> str:
+        """Return the metric's title without what it has in brackets, for where it has to fit a line."""
+        known = self.find(metric)
+        return metric if known is None else re.sub(r" \([^)]*\)", "", known.title).replace(", P", " P")
 
     def headlines(self) -> list[tuple[str, Definition]]:
         """Return the metrics that runs are compared by on a page of several."""

@@ -34,7 +34,7 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
         return own(runs)
     headlines = _headlines(runs)
     rows = [row for index, run in enumerate(runs) for row in _rows(index, run, headlines)]
-    absent = [run.record.path.stem for run in runs if not run.study.followed(run.results)]
+    absent = [run.record.path.stem for run in runs if run.study.followed is None]
     columns = (Column("run", "left"), Column("engine", "left"), *(Column(one.headline) for one in headlines.values()))
     table = (Table(columns, tuple(rows), title="Comparison of runs", sortable=True),) if rows else ()
     reason = "runs of training have none of these numbers; each is in its section below"
@@ -48,7 +48,7 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
     """The metrics that runs are compared by, with their headings."""
     found: dict[str, Definition] = {}
     for run in runs:
-        if run.study.followed(run.results):
+        if run.study.followed is not None:
             for metric, definition in run.study.definitions.headlines():
                 found.setdefault(metric, definition)
     return found
@@ -56,7 +56,7 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
 
 def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:
     rows = []
-    for result in run.study.followed(run.results):
+    for result in run.followed:
         absent = f"not measured by {run.study.name}" if result.metrics else "nothing was measured"
         cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), Cell(result.name)]
         for metric, definition in headlines.items():

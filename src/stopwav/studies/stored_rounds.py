@@ -73,7 +73,9 @@ def take_round(
 ) -> None:
     """Measure one round unless the record has it, and store it at once."""
     previous = _previous_rounds(record, place, index)
-    measure(workload, plan, device=device, only=[index], had=previous, on_round=lambda round_: _store(record, place, round_))
+    measure(
+        workload, plan, device=device, only=[index], had=previous, on_round=lambda round_: _store(record, place, round_)
+    )
 
 
 def take_round_in_turn(

@@ -76,9 +76,7 @@ class Worker:
                 self._given_up = Outcome("skipped", message=message)
 
 
-def outcome_to_piece(
-    key: Sequence[str | int], outcome: Outcome, data: Mapping[str, Any] | None = None
-) -> Piece:
+def outcome_to_piece(key: Sequence[str | int], outcome: Outcome, data: Mapping[str, Any] | None = None) -> Piece:
     """Return the piece that holds how a call ended; `data` in place of what the call returned."""
     returned = outcome.value if outcome.ok and isinstance(outcome.value, dict) else {}
     return Piece(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stopwav.studies.latency.comparable import COMPARABLE
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.document import latency_document
 from stopwav.studies.latency.explain import explanation
-from stopwav.studies.latency.forecast import forecast
+from stopwav.studies.latency.forecast import forecast, problems
 from stopwav.studies.latency.results import latency_results
 from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
@@ -39,9 +40,11 @@ STUDY = Study(
     example={"engines": ["pocketsphinx"]},
     verb=Verb(shorter="--quick, a smaller --limit, or fewer --rounds"),
     forecast=forecast,
+    problems=problems,
     extras={"explanation": lambda run: explanation(run.record)},
     view=latency_view,
+    comparable=COMPARABLE,
     trace=stream_trace,
     failure_codes=("stream-",),
-    followed=lambda results: results,
+    followed=("engine",),
 )

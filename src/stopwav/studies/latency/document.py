@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stopwav.record import UNTRAINED, Result
+from stopwav.report.changes import verdict_text
 from stopwav.report.document import (
     Block,
     Cell,
@@ -29,7 +30,6 @@ from stopwav.report.numbers import (
     format_interval,
     format_number,
     format_value,
-    format_verdict,
     missing,
 )
 from stopwav.stats import Estimate, minimum_count
@@ -259,7 +259,7 @@ def _changes(gain: Gain) -> list[tuple[str, str, str]]:
     # The change in ms has the interval of its ratio.
     low, high = (None if end is None or felt.a is None else felt.a * (end - 1) for end in (felt.low, felt.high))
     return [
-        ("wait, ms", format_interval(Estimate(gain.felt_s, low, high), 1e3, 1), format_verdict(felt)),
+        ("wait, ms", format_interval(Estimate(gain.felt_s, low, high), 1e3, 1), verdict_text(felt)),
         ("ALGO, ms", format_number(1e3 * gain.algorithmic_s, 0), ""),
         ("chunk latency P95, ×", *_change(gain.lag_p95)),
         ("chunk latency P50, ×", *_change(gain.lag_p50)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,22 +10,18 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import DEFAULT_THRESHOLD
-from stopwav.stats.change import Change, Question, answer_all, ask_nothing, ask_ratio
+from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
+from stopwav.studies.comparable import Missing, RoundMetric
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.comparable import (
-    METRICS,
-    WAITS,
+    WER,
     ComparedEngine,
-    Metric,
-    NoValue,
-    ask_wer,
-    common_utterances,
-    side_of,
+    compared_engine,
+    errors_by_utterance,
     values_by_round,
 )
 from stopwav.studies.latency.spec import TriedKnob
 
-_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in (*METRICS, *WAITS)}
 # What a listener feels: word latency or, where no words are timed, the wait of the sample that waits longest; its P50
 # where a round has too few chunks for a P95.
 _FELT = ("word_latency_p50", "longest_wait_p95", "longest_wait_p50")
@@ -129,7 +125,7 @@ def explanation(record: Record) -> Explanation | None:
         return None
     knobs = [TriedKnob(**fields) for fields in record.header.spec["knobs"]]
     name, *others = engine_names(record.header.spec["engines"])
-    base = side_of(record, name)
+    base = compared_engine(record, name)
     remaining = iter(others)
     pairs, left_out = [], []
     for knob in knobs:
@@ -137,7 +133,7 @@ def explanation(record: Record) -> Explanation | None:
             left_out.append((knob.setting, knob.unavailable))
             continue
         other = next(remaining)
-        pair = _pair(knob.setting, base, side_of(record, other))
+        pair = _pair(knob.setting, base, compared_engine(record, other))
         if pair.utterances:
             pairs.append(pair)
         else:
@@ -156,7 +152,9 @@ def _pair(setting: str, a: ComparedEngine, b: ComparedEngine) -> _Pair:
     """Both engines, cut to the rounds that both have: round i of one is paired with round i of the other."""
     rounds = sorted(a.rounds.keys() & b.rounds.keys())
     a, b = (replace(engine, rounds={index: engine.rounds[index] for index in rounds}) for engine in (a, b))
-    return _Pair(setting, a, b, tuple(common_utterances(a, b)))
+    transcripts = b.transcripts
+    common = (name for name, text in a.transcripts.items() if transcripts.get(name) == text)
+    return _Pair(setting, a, b, tuple(common))
 
 
 def _failure(record: Record, base: str, other: str) -> str:
@@ -169,22 +167,22 @@ def _failure(record: Record, base: str, other: str) -> str:
     return "no round is finished"
 
 
-def _felt(pairs: Sequence[_Pair]) -> Metric:
+def _felt(pairs: Sequence[_Pair]) -> RoundMetric:
     """The metric that all settings can be ranked by."""
-    for name in _FELT:
-        metric = _BY_NAME[name]
-        values = (values_by_round(side, metric, set(pair.utterances)) for pair in pairs for side in (pair.a, pair.b))
-        if not any(isinstance(value, NoValue) for value in values):
+    for metric in map(_time, _FELT):
+        chosen = [(engine, set(pair.utterances)) for pair in pairs for engine in (pair.a, pair.b)]
+        if not any(isinstance(values_by_round(engine, metric, names), Missing) for engine, names in chosen):
             return metric
-    return _BY_NAME[_FELT[-1]]
+    return _time(_FELT[-1])
 
 
-def _gains(pairs: Sequence[_Pair], felt: Metric) -> list[Gain]:
-    metrics = (felt, _BY_NAME["chunk_lag_p95"], _BY_NAME["chunk_lag_p50"])
-    asked = [
-        [*(_ask(pair, metric) for metric in metrics), ask_wer(pair.a, pair.b, pair.utterances, DEFAULT_THRESHOLD)]
-        for pair in pairs
-    ]
+def _time(name: str) -> RoundMetric:
+    return RoundMetric(name, "s", "time")
+
+
+def _gains(pairs: Sequence[_Pair], felt: RoundMetric) -> list[Gain]:
+    metrics = (felt, _time("chunk_lag_p95"), _time("chunk_lag_p50"))
+    asked = [[*(_ask(pair, metric) for metric in metrics), _ask_wer(pair)] for pair in pairs]
     answers = iter(answer_all([question for questions in asked for question in questions]))
     return [
         Gain(pair.setting, _algorithmic_s(pair.b) - _algorithmic_s(pair.a), *(next(answers) for _ in questions))
@@ -192,12 +190,20 @@ def _gains(pairs: Sequence[_Pair], felt: Metric) -> list[Gain]:
     ]
 
 
-def _ask(pair: _Pair, metric: Metric) -> Question:
+def _ask(pair: _Pair, metric: RoundMetric) -> Question:
     a, b = (values_by_round(engine, metric, set(pair.utterances)) for engine in (pair.a, pair.b))
     for values in (a, b):
-        if isinstance(values, NoValue):
+        if isinstance(values, Missing):
             return ask_nothing(metric.name, metric.unit, DEFAULT_THRESHOLD, values.reason, values.code)
     return ask_ratio(metric.name, metric.unit, metric.sort, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
+
+
+def _ask_wer(pair: _Pair) -> Question:
+    a, b = (errors_by_utterance(engine, pair.utterances) for engine in (pair.a, pair.b))
+    for errors in (a, b):
+        if isinstance(errors, Missing):
+            return ask_nothing(WER, "", DEFAULT_THRESHOLD, errors.reason, errors.code)
+    return ask_errors(WER, a[0], b[0], a[1], DEFAULT_THRESHOLD)  # type: ignore[index]
 
 
 def _algorithmic_s(engine: ComparedEngine) -> float:

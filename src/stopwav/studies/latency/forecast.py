@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -17,7 +18,8 @@ from stopwav.studies.forecast import (
     EARLIER_RUNS,
     Forecast,
     assumption,
-    corpus_lengths,
+    engine_problems,
+    lengths_of,
 )
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.spec import LatencySpec
@@ -26,7 +28,7 @@ from stopwav.studies.latency.spec import LatencySpec
 def forecast(spec: LatencySpec) -> Forecast:
     """Return the sum over engines and rounds of load, first stream, warm-up, every stream, and the memory pass."""
     corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
-    count, mean_s, longest_s = corpus_lengths(corpus, spec.limit)
+    count, mean_s, longest_s = lengths_of(corpus, spec.limit)
     audio_s = count * mean_s
     basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {spec.rounds}"]
     engines = spec.engines
@@ -49,6 +51,11 @@ def forecast(spec: LatencySpec) -> Forecast:
     if assumed:
         basis.append(assumption(assumed, spec.save))
     return Forecast(total_s, tuple(basis))
+
+
+def problems(spec: LatencySpec) -> Iterator[tuple[str, str]]:
+    """Yield what would stop a run of these settings at once."""
+    yield from engine_problems("engines", spec.engines)
 
 
 def _earlier_speed(engine: str, folder: Path) -> tuple[float, float, str] | None:

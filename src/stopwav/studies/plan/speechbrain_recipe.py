@@ -31,6 +31,17 @@ def is_recipe(engine: str) -> bool:
     return engine.endswith((".yaml", ".yml"))
 
 
+def expand_recipe(settings: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a grid, with what a recipe asks for where one stands in the place of the engine.
+
+    A setting that was given wins over the recipe's.
+    """
+    if not is_recipe(str(settings.get("engine", ""))):
+        return settings
+    kept = [name for name in given if name != "engine"]
+    return {**settings, **read_recipe(settings["engine"], kept)}
+
+
 def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]:
     """The arguments of `stopwav.grid` for a recipe file, but for those given; paths are taken from where it lies."""
     file = Path(path)
