@@ -94,7 +94,7 @@ def _print_table(table: Table, console: Console) -> None:
 
 
 def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
-    """The table in parts that fit the width, each with the columns up to its label, and whether intervals are left out."""
+    """The table in parts that fit the width, each with the columns up to its label, and whether they lack intervals."""
     if _width(table, short=False) > width and any(column.wide for column in table.columns):
         table = _chosen(table, [index for index, column in enumerate(table.columns) if not column.wide])
     named, numbers = table.label + 1, len(table.columns) - table.label - 1
@@ -122,7 +122,7 @@ def _chosen(table: Table, indices: Sequence[int]) -> Table:
 
 
 def _width(table: Table, short: bool) -> int:
-    return sum(_widths(table, short)) + GAP * len(table.columns)
+    return -_room(_widths(table, short), 0)
 
 
 def _widths(table: Table, short: bool) -> list[int]:
@@ -137,6 +137,23 @@ def _widths(table: Table, short: bool) -> list[int]:
     return widths
 
 
+def _final_widths(table: Table, short: bool, width: int) -> list[int]:
+    """The width of each column: those that fold share the room left, first for whole words, then for fewer lines."""
+    widths = _widths(table, short)
+    folding = [index for index, column in enumerate(table.columns) if column.fold]
+    texts = {index: [_text(table, row, index, short) for row in table.rows if not row.heading] for index in folding}
+    lines = {index: max([0, *map(cell_len, texts[index])]) for index in folding}
+    words = {index: max([0, *(cell_len(word) for text in texts[index] for word in text.split())]) for index in folding}
+    for needed in (words, lines):
+        while _room(widths, width) > 0 and any(widths[index] < needed[index] for index in folding):
+            widths[max(folding, key=lambda index: needed[index] / max(1, widths[index]))] += 1
+    return widths
+
+
+def _room(widths: Sequence[int], width: int) -> int:
+    return width - sum(widths) - GAP * len(widths)
+
+
 def _text(table: Table, row: Row, index: int, short: bool) -> str:
     cell = row.cells[index]
     # Rows below a heading of their own stand in from it.
@@ -147,16 +164,13 @@ def _text(table: Table, row: Row, index: int, short: bool) -> str:
 
 def _rich_table(table: Table, short: bool, width: int) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    widths = _widths(table, short)
-    spare = max(0, width - _width(table, short)) // len(table.columns)
+    widths = _final_widths(table, short, width)
+    spare = max(0, _room(widths, width)) // len(widths)
     for index, column in enumerate(table.columns):
         heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), widths[index] + spare))
         overflow: OverflowMethod = "fold" if column.fold else "ellipsis"
-        # Of columns that fold, each keeps its least width.
-        least = widths[index] if column.fold else None
-        drawn.add_column(
-            Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow, min_width=least
-        )
+        chosen = widths[index] if column.fold else None
+        drawn.add_column(Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow, width=chosen)
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:
@@ -165,7 +179,7 @@ def _rich_table(table: Table, short: bool, width: int) -> RichTable:
         else:
             texts = [_text(table, row, index, short) for index in range(len(table.columns))]
             if any(other.heading for other in table.rows):
-                texts[0] = _folded(texts[0], widths[0] + max(0, width - _width(table, short)))
+                texts[0] = _folded(texts[0], widths[0])
             drawn.add_row(*map(Text, texts))
     return drawn
 

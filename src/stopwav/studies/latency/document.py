@@ -40,6 +40,8 @@ from stopwav.studies.latency.metrics import BY_DEFINITION
 from stopwav.studies.latency.shown_metrics import GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.study import StudyRun
 
+# Where the count stands in a reason; no note holds it.
+_COUNT = "\0"
 CAUSES = {
     "waiting": "waiting for audio",
     "queue": "queueing",
@@ -185,30 +187,30 @@ def _cell(result: Result, metric: str) -> Cell:
 
 def _missing_reasons(results: Sequence[Result]) -> Iterator[str]:
     """Why numbers and intervals of the table are missing, each reason once with the rows that it is about."""
-    labels: dict[tuple[str, str], dict[str, None]] = {}
-    counts: dict[tuple[str, str], list[int]] = {}
+    counts: dict[str, list[int]] = {}
+    labels: dict[str, dict[str, None]] = {}
     for _, metrics in shown_sections(results):
         for metric, unit in metrics.items():
             for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
                 if estimate.low is None and estimate.note and estimate.code not in (UNTRAINED, BY_DEFINITION):
                     reason, count = _reason(estimate, metric)
-                    labels.setdefault(reason, {})[label_of(metric, unit)] = None
                     counts.setdefault(reason, []).append(count)
-    for (before, after), about in labels.items():
-        low, high = min(counts[before, after]), max(counts[before, after])
-        count = "" if not after else str(low) if low == high else f"{low}–{high}"
-        yield f"{before}{count}{after.strip()}: {'; '.join(about)}"
+                    labels.setdefault(reason, {})[label_of(metric, unit)] = None
+    for reason, about in labels.items():
+        low, high = min(counts[reason]), max(counts[reason])
+        shown = str(low) if low == high else f"{low}–{high}"
+        yield f"{reason.replace(_COUNT, shown)}: {'; '.join(about)}"
 
 
-def _reason(estimate: Estimate, metric: str) -> tuple[tuple[str, str], int]:
-    """What stands before and after the count in a reason, and the count, by which many reasons differ alone."""
-    if estimate.effective_n is not None or estimate.code == "too-few":
-        percent = metric.rpartition("_p")[2]
-        needed = minimum_count(int(percent) / 100)
-        if estimate.effective_n is not None:
-            return ("effective n ", f"; a P{percent} interval needs {needed}"), estimate.effective_n
-        return (f"needs {needed} events, has ", " "), estimate.n
-    return (estimate.note, ""), 0
+def _reason(estimate: Estimate, metric: str) -> tuple[str, int]:
+    """The reason, with a mark in the place of its count, and the count, in which alone many reasons differ."""
+    if estimate.effective_n is None and estimate.code != "too-few":
+        return estimate.note, 0
+    percent = metric.rpartition("_p")[2]
+    needed = minimum_count(int(percent) / 100)
+    if estimate.effective_n is None:
+        return f"needs {needed} events, has {_COUNT}", estimate.n
+    return f"effective n {_COUNT}; a P{percent} interval needs {needed}", estimate.effective_n
 
 
 def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]:
