@@ -187,7 +187,7 @@ PACE = {
     "rtf": replace(
         ratio("real-time factor (RTF)", "Σ compute / Σ audio, each sample counted once."),
         decimals=4,
-        headline="real-time factor (RTF)",
+        headline="RTF",
     ),
     "rtfx": replace(
         ratio("inverse real-time factor (RTFx)", "Σ audio / Σ compute: seconds of audio processed per second."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stopwav.record import UNTRAINED, Result
@@ -325,16 +326,14 @@ _SPREAD_NOTE = (
 
 
 def _glance(results: Sequence[Result]) -> Table:
-    headings = (label_of(metric, unit) for metric, unit in GLANCE.items())
-    rows = (
-        Row(
-            (Cell(result.name), *(_cell(result, metric) for metric in GLANCE)),
-            colour=index,
-            status="" if result.status == "ok" else result.status,
-        )
-        for index, result in enumerate(results)
-    )
-    return Table((Column("engine", "left"), *map(Column, headings)), tuple(rows), sortable=True)
+    rows = []
+    for index, result in enumerate(results):
+        cells = {metric: _cell(result, metric) for metric in GLANCE}
+        # Its interval is that of RTF: without it all columns fit a laptop's screen.
+        cells["rtfx"] = replace(cells["rtfx"], text=cells["rtfx"].short or cells["rtfx"].text)
+        status = "" if result.status == "ok" else result.status
+        rows.append(Row((Cell(result.name), *cells.values()), colour=index, status=status))
+    return Table((Column("engine", "left"), *map(Column, GLANCE.values())), tuple(rows), sortable=True)
 
 
 def _engine_facts(result: Result) -> Iterator[tuple[str, str]]:

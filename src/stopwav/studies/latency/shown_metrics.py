@@ -42,17 +42,17 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "longest_wait_p95": "",
     },
 }
-# A reader compares engines by these, a column each.
+# A reader compares engines by these, a column each, under headings as short as can be.
 GLANCE: Mapping[str, str] = {
-    "word_latency_p50": "s",
-    "word_latency_p95": "s",
-    "committed_latency_p50": "s",
-    "final_latency_from_end_p50": "s",
-    "rtf": "",
-    "rtfx": "",
-    "keeps_up": "",
-    "wer": "%",
-    "peak_host_bytes": "",
+    "word_latency_p50": "word latency P50, s",
+    "word_latency_p95": "word latency P95, s",
+    "committed_latency_p50": "word finalization latency P50, s",
+    "final_latency_from_end_p50": "end-of-stream finalization latency P50, s",
+    "rtf": "RTF",
+    "rtfx": "RTFx",
+    "keeps_up": "keeps up",
+    "wer": "WER, %",
+    "peak_host_bytes": "peak memory",
 }
 
 
