@@ -1,7 +1,6 @@
 """A study from one folder: without touching the package it has a verb, plan files, reports, pages, history and diff."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,11 @@ from command_line import command as stopwav
 
 
 @pytest.fixture(autouse=True)
-def toy_study(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def toy_study(monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder on the path, as an installed package would be."""
     tests = Path(__file__).parent
     monkeypatch.syspath_prepend(str(tests))
     monkeypatch.syspath_prepend(str(tests / "toy_study"))
-    yield
 
 
 def make_run(folder: Path, *arguments: object) -> Path:

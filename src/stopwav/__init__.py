@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 # `measure` is a package and, for the user, the function in it: bound here, after the package, the function wins.
 from stopwav.errors import Caution, StopwavError
-from stopwav.measure.plan import COMPARISON, QUICK, REPORT, Plan
+from stopwav.measure.plan import COMPARISON, QUICK, REPORT, FunctionWorkload, Plan, Workload
 from stopwav.measure.rounds import Measurement, Race, Round, measure, race
 from stopwav.measure.stages import stage
-from stopwav.measure.workload import FunctionWorkload, Workload
 
 if TYPE_CHECKING:
     from stopwav.engines.protocol import Engine, EngineInfo, Knob, Session, StreamingEngine

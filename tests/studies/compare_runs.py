@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from stopwav.studies.round_pieces import round_to_piece
+
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record
-from stopwav.studies.compare.run import CompareSpec, share
 from stopwav.studies.compare.pieces import length_place
-from stopwav.studies.round_pieces import round_to_piece
+from stopwav.studies.compare.run import CompareSpec, share
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)

@@ -13,8 +13,8 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.measure.energy_series import WindowEnergy
 from stopwav.record import Piece, Record, Result
-from stopwav.studies.compare.definitions import compare_definition
 from stopwav.studies.compare.card import PairVerdict
+from stopwav.studies.compare.definitions import compare_definition
 
 FRAMES = [100, 200, 400, 800]
 BEGIN_S = 1.7e9

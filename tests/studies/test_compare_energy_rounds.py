@@ -10,9 +10,9 @@ from metered import meter_steadily, metered_runner
 
 import stopwav
 from stopwav.record import Piece, Record
-from stopwav.studies.compare.run import passes as compare_passes
-from stopwav.studies.compare.run import CompareSpec
 from stopwav.studies.compare.forecast import guess_compare
+from stopwav.studies.compare.run import CompareSpec
+from stopwav.studies.compare.run import passes as compare_passes
 
 # Its version is the process it was loaded in; it ends that process at one length.
 ENGINE = """

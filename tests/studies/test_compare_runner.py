@@ -10,10 +10,10 @@ from metered import meter_nothing, meter_steadily
 
 from stopwav import StopwavError
 from stopwav.record import Header, Piece, Record
-from stopwav.studies.compare.run import engine_runner as compare_runner
-from stopwav.studies.compare.run import CompareSpec
 from stopwav.studies.compare.passes import keep_meter_log, take_meters
 from stopwav.studies.compare.pieces import grains_of, meter_log_of, windows_span
+from stopwav.studies.compare.run import CompareSpec
+from stopwav.studies.compare.run import engine_runner as compare_runner
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.record import Record, Result
 from stopwav.speech.corpus import bundled_corpus
-from stopwav.studies.compare.run import passes as compare_passes
 from stopwav.studies.compare.run import CompareSpec, drawn, share
+from stopwav.studies.compare.run import passes as compare_passes
 
 SLOW, QUICK = "fake,batch_ms=10,second_ms=40", "fake,batch_ms=5,second_ms=20"
 

@@ -67,7 +67,9 @@ def results(record: Record) -> list[Result]:
     """Return a result per counter."""
     spec = CountingSpec(**record.header.spec)
     return [
-        Result(name, {"up_to": spec.up_to}, "ok", {"count_time": summarise_rounds(_rounds(record, name))}, kind="counter")
+        Result(
+            name, {"up_to": spec.up_to}, "ok", {"count_time": summarise_rounds(_rounds(record, name))}, kind="counter"
+        )
         for name in spec.counters
     ]
 
@@ -80,9 +82,7 @@ def document(run: StudyRun, detail: Detail) -> Document:
         source = Source(result.name, "count_time", estimate, 1e6)
         rows.append(Row((Cell(result.name), Cell(format_interval(estimate, 1e6), source=source))))
     table = Table((Column("counter", "left"), Column("time, µs")), tuple(rows))
-    return Document(
-        "Counting", (table,), ("Counting was timed",), run.record, tuple(run.results), tuple(run.results)
-    )
+    return Document("Counting", (table,), ("Counting was timed",), run.record, tuple(run.results), tuple(run.results))
 
 
 def charts(run: StudyRun) -> Mapping[str, Chart]:
@@ -106,7 +106,11 @@ STUDY = Study(
     document=document,
     charts=charts,
     definitions=Definitions(
-        {"Counting": {"count_time": Definition("time to count", "s", "Wall time of counting once.", headline="time, s")}}
+        {
+            "Counting": {
+                "count_time": Definition("time to count", "s", "Wall time of counting once.", headline="time, s")
+            }
+        }
     ),
     example={"counters": ["sum"]},
     comparable=Comparable("counter", (RoundMetric("count_time", "s", "time"),), _items),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stopwav.record import Record
-from stopwav.stats.change import Sort
+from stopwav.stats.change import Quantity
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RoundMetric:
 
     name: str
     unit: str
-    sort: Sort
+    quantity: Quantity
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stopwav.stats import Estimate, Law, fit_law, t_quantile
+from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
 _NOT_QUADRATIC = "not part of the fit: the F test does not show it"
@@ -29,7 +29,7 @@ class Axis:
         return x * self.fixed
 
 
-def coefficients(law: Law, axis: Axis) -> dict[str, Estimate]:
+def coefficients(law: GrowthFit, axis: Axis) -> dict[str, Estimate]:
     """Return the terms of a fit with their intervals, and the evidence for the quadratic one."""
     found = {}
     for power, name in enumerate(("law_constant", "law_linear", "law_quadratic")):
@@ -54,7 +54,7 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
     if len(x) < 2:
         none = "needs 3 points on the axis"
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
-    predicted = fit_law(x, time_s).predict(at)
+    predicted = fit_growth(x, time_s).predict(at)
     if predicted.value is None:
         none = f"held-out check failed at {at:g}: the fit falls below zero there; it took {measured_s:.4g} s"
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}

@@ -137,6 +137,15 @@ class StudyRun:
         return self.study.document(self, detail)
 
 
+def lazily(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when it is first called: Altair takes longer than all the rest."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments)
+
+    return call
+
+
 def study_names() -> list[str]:
     """Return the names of all studies, those of other packages last."""
     return list(dict.fromkeys([*LISTED, *(point.name for point in entry_points(group=GROUP))]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from stopwav.errors import Caution
-from stopwav.measure.grain import Grain
+from stopwav.measure.counter_check import CounterResolution
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.studies.compare.pieces import EnergyRun
 
@@ -24,7 +24,7 @@ def agreement(runs: Sequence[EnergyRun], parts: Collection[str]) -> Estimate:
     return summarise_rounds(ratios, "")
 
 
-def grain_metrics(grain: Grain | None) -> dict[str, Estimate]:
+def grain_metrics(grain: CounterResolution | None) -> dict[str, Estimate]:
     """The smallest step of a counter and the time between steps; nothing where no counter was looked at."""
     if grain is None:
         return {}

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from stopwav.errors import Caution, StopwavError
+from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy, whole_joules
-from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog, read_meter_log
 from stopwav.record import Record
 from stopwav.stats import Estimate, summarise_rounds
@@ -36,7 +36,7 @@ class Energy:
     # What is wrong with the external meter's log, where one was named.
     log_fault: str = ""
     # How finely the counter of each part counts, as far as it was looked at.
-    grains: Mapping[str, Grain] = field(default_factory=dict)
+    grains: Mapping[str, CounterResolution] = field(default_factory=dict)
 
 
 def energy_of(record: Record, sides: Sequence[Entrant]) -> Energy | None:

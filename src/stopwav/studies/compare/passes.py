@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stopwav.errors import StopwavError
+from stopwav.measure.counter_check import counter_resolutions
 from stopwav.measure.energy import IDLE_S
-from stopwav.measure.grain import find_grains
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.meters import NoMeter, find_meters
 from stopwav.measure.plan import Plan
@@ -61,7 +61,7 @@ def take_meters(spec: CompareSpec, record: Record) -> bool:
     if tuple(METERS) not in record:
         missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
         source = None if isinstance(joined, NoMeter) else joined.source
-        grains = {part: asdict(grain) for part, grain in find_grains(meters).items()}
+        grains = {part: asdict(grain) for part, grain in counter_resolutions(meters).items()}
         record.append(Piece(key=METERS, status="ok", data={"source": source, "missing": missing, "grains": grains}))
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)
 

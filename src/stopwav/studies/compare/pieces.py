@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy
-from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Piece, Record
@@ -95,10 +95,10 @@ def meters_of(record: Record) -> Mapping[str, Any] | None:
     return next((piece.data for piece in record.pieces if piece.key == METERS), None)
 
 
-def grains_of(record: Record) -> dict[str, Grain]:
+def grains_of(record: Record) -> dict[str, CounterResolution]:
     """How finely the counter of each metered part counts, where it was looked at."""
     found = (meters_of(record) or {}).get("grains", {})
-    return {part: Grain(**grain) for part, grain in found.items()}
+    return {part: CounterResolution(**grain) for part, grain in found.items()}
 
 
 def windows_span(record: Record) -> tuple[float, float] | None:

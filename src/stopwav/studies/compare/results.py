@@ -176,14 +176,14 @@ def _count(value: int, unit: str = "", note: str = "") -> Estimate:
 
 def _laws(sides: Sequence[Entrant]) -> Iterator[Result]:
     """How the latency of each engine grows with its input."""
-    from stopwav.stats import fit_law
+    from stopwav.stats import fit_growth
 
     for side in sides:
         points = [(frames * FRAME_S, one.time.value) for frames, one in side.lengths.items() if one.time.value]
         if len(points) < 2:
             continue
         axis = Axis("length", 1.0, tuple(x for x, _ in points), tuple(float(y) for _, y in points))
-        law = fit_law(axis.x, axis.time_s)
+        law = fit_growth(axis.x, axis.time_s)
         params: dict[str, Any] = {
             "kind": "law",
             "of": side.name,

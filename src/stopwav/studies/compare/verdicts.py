@@ -9,8 +9,8 @@ from stopwav.errors import StopwavError
 from stopwav.measure.rounds import Race, race
 from stopwav.record import UNTRAINED, Record, Result
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate
-from stopwav.stats.change import Question, Sort, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
-from stopwav.stats.pareto import pareto_set
+from stopwav.stats.change import Question, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
+from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.card import Card, PairVerdict, Pareto
 from stopwav.studies.compare.energy import Energy, energy_of, joules_by_round
 from stopwav.studies.compare.engine_runner import FRAME_S
@@ -159,17 +159,21 @@ def _race_at(a: Entrant, b: Entrant, frames: int, spec: CompareSpec) -> Race:
     """The race of a pair at one length, over the rounds that the run holds; no more are taken."""
     first, second = (length_workload(spec, side.name, frames) for side in (a, b))
     rounds_a, rounds_b = (side.lengths[frames].rounds if frames in side.lengths else () for side in (a, b))
-    return race(first, second, plan_of(spec), threshold=DEFAULT_THRESHOLD, had=(rounds_a, rounds_b), only=())
+    return race(
+        first, second, plan_of(spec), threshold=DEFAULT_THRESHOLD, previous_rounds=(rounds_a, rounds_b), only=()
+    )
 
 
-def _ask_paired(metric: str, unit: str, sort: Sort, values: Sequence[dict[int, float]], why_not: str) -> Question:
+def _ask_paired(metric: str, unit: str, sort: Quantity, values: Sequence[dict[int, float]], why_not: str) -> Question:
     """The question by the rounds that both sides have."""
     rounds = sorted(values[0].keys() & values[1].keys())
     first, second = ([one[index] for index in rounds] for one in values)
     return _ask_ratio(metric, unit, sort, (first, second), why_not)
 
 
-def _ask_ratio(metric: str, unit: str, sort: Sort, pairs: tuple[list[float], list[float]], why_not: str) -> Question:
+def _ask_ratio(
+    metric: str, unit: str, sort: Quantity, pairs: tuple[list[float], list[float]], why_not: str
+) -> Question:
     """The question by values that stand beside each other; none where there are none."""
     if not pairs[0]:
         return ask_nothing(metric, unit, DEFAULT_THRESHOLD, why_not)

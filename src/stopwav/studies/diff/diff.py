@@ -190,7 +190,7 @@ def _questions(
         elif isinstance(values_b, Missing):
             yield ask_nothing(metric.name, metric.unit, limit, values_b.reason)
         else:
-            yield ask_ratio(metric.name, metric.unit, metric.sort, values_a, values_b, limit)
+            yield ask_ratio(metric.name, metric.unit, metric.quantity, values_a, values_b, limit)
     if comparable.error_rate and a.errors is not None and b.errors is not None:
         errors_a, errors_b = (errors(utterances or ()) for errors in (a.errors, b.errors))
         limit = limits[comparable.error_rate]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stopwav.studies.grid.charts import grid_charts
 from stopwav.studies.grid.comparable import COMPARABLE
 from stopwav.studies.grid.definitions import DEFINITIONS
 from stopwav.studies.grid.document import grid_document
@@ -12,7 +11,7 @@ from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.grid.verb import VERB
 from stopwav.studies.plan.speechbrain_recipe import expand_recipe
-from stopwav.studies.study import Study
+from stopwav.studies.study import Study, lazily
 
 STUDY = Study(
     name="grid",
@@ -21,7 +20,7 @@ STUDY = Study(
     run=grid,
     results=grid_results,
     document=grid_document,
-    charts=grid_charts,
+    charts=lazily("stopwav.studies.grid.charts", "grid_charts"),
     definitions=DEFINITIONS,
     example={"engine": "pocketsphinx"},
     verb=VERB,

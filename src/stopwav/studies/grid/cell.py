@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import StopwavError
+from stopwav.measure.plan import Scalar
 from stopwav.measure.rounds import Measurement, Round
-from stopwav.measure.workload import Scalar
 from stopwav.record import Record
 from stopwav.studies.audio_input import make_audio
 from stopwav.studies.grid.spec import GridSpec

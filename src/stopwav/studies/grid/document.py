@@ -164,8 +164,9 @@ def _settings_line(layout: GridLayout) -> str:
 
 def _interval_name(layout: GridLayout) -> str:
     """What stands in the brackets: from fewer than three rounds it does not include how processes differ."""
-    within = any(cell.metrics["rtf"].code == "within-process" for cell in layout.measured)
-    return "95 % CI within one process" if within else "95 % CI"
+    codes = (cell.metrics["rtf"].code for cell in layout.measured)
+    within = next((code.replace("-", " ") for code in codes if code.startswith("within-")), "")
+    return f"95 % CI {within}".strip()
 
 
 def _brackets_note(layout: GridLayout) -> Note:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stopwav.measure.memory import limit_host_memory
+from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess, Outcome
-from stopwav.measure.workload import Workload
 from stopwav.record import Record
 from stopwav.studies.frontier import Frontier, free_memory_limit_bytes, frontier_of, next_batch
 from stopwav.studies.grid.cell import CellWorkload, GridCell, exact

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stopwav.measure.rounds import Measurement
 from stopwav.record import Result
-from stopwav.stats import Estimate, Law, fit_law
+from stopwav.stats import Estimate, GrowthFit, fit_growth
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.grid.cell import GridCell
 from stopwav.studies.grid.spec import GridSpec
@@ -34,7 +34,7 @@ def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axi
 
 
 def _result(spec: GridSpec, axis: Axis) -> Result:
-    fit = fit_law(axis.x, axis.time_s)
+    fit = fit_growth(axis.x, axis.time_s)
     metrics = {**coefficients(fit, axis), **held_out(axis)}
     params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if fit.is_quadratic else "linear"}
     if axis.name == "duration":
@@ -50,7 +50,7 @@ def _result(spec: GridSpec, axis: Axis) -> Result:
     return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics, kind="law")
 
 
-def _prediction(fit: Law, axis: Axis, at: float) -> dict[str, Estimate]:
+def _prediction(fit: GrowthFit, axis: Axis, at: float) -> dict[str, Estimate]:
     time = fit.predict(at)
     rtf = scaled(time, 1 / axis.audio_s(at))
     return {"predicted_time": time, "predicted_rtf": rtf, "predicted_rtfx": inverse(rtf)}

@@ -81,7 +81,7 @@ def plan_of(spec: GridSpec) -> Plan:
 
 def engine_of(spec: GridSpec) -> str:
     """Return the engine's name, with its device in it where one is asked for."""
-    from stopwav.engines.registry import parse_spec, takes
+    from stopwav.engines.registry import has_option, parse_spec
 
     own = parse_spec(spec.engine).options.get("device")
     if spec.device is None or own == spec.device:
@@ -89,7 +89,7 @@ def engine_of(spec: GridSpec) -> str:
     if own is not None:
         raise StopwavError(f"--device {spec.device}: engine {spec.engine!r} names another one; give one of them")
     # An engine without that option is where it was asked to be.
-    if spec.device == "cpu" and not takes(spec.engine, "device"):
+    if spec.device == "cpu" and not has_option(spec.engine, "device"):
         return spec.engine
     return f"{spec.engine},device={spec.device}"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from stopwav.errors import Caution
 from stopwav.measure.memory import limit_host_memory
+from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
-from stopwav.measure.workload import Workload
-from stopwav.profiling.tracer import TRACES
+from stopwav.profiling.schedule import TRACES
 from stopwav.record import Piece, Record
 from stopwav.studies.grid.cell import CellWorkload, GridCell, cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
@@ -91,8 +91,7 @@ def _trace(spec: GridSpec, cell: GridCell, folder: Path) -> Piece:
 
 def _profiled(call: Callable[[], object], folder: Path) -> tuple[Path, tuple[Span, ...]]:
     """The trace that torch.profiler made of a call, and the call's stages."""
-    from stopwav.profiling.schedule import Schedule
-    from stopwav.profiling.tracer import Tracer
+    from stopwav.profiling.schedule import Schedule, Tracer
 
     tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=1, repeat=1))
     tracer.begin_cycle()

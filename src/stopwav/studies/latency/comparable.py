@@ -8,8 +8,8 @@ from functools import partial
 from statistics import median
 
 from stopwav.record import UNTRAINED, Piece, Record
-from stopwav.speech.corpus import Utterance
 from stopwav.speech.latency import algorithmic_latency, final_latency
+from stopwav.speech.utterance import Utterance
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, Missing, RoundMetric
 from stopwav.studies.corpus_header import engine_names, utterance_from_json

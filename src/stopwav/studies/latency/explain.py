@@ -91,16 +91,15 @@ class _Pair:
 
 def tried_knobs(engines: list[str]) -> list[TriedKnob]:
     """Return the settings that an engine offers, each with the engine that has it, or why it is not tried here."""
-    from stopwav.engines.knobs import knobs_of, varied
-    from stopwav.engines.registry import prepare
+    from stopwav.engines.registry import list_knobs, prepare, with_knob
 
     if len(engines) != 1:
         raise StopwavError(f"--explain takes one engine, got {len(engines)}: {', '.join(engines)}")
     (engine,) = engines
     prepare(engine)
     tried: list[TriedKnob] = []
-    for knob in knobs_of(engine):
-        changed = varied(engine, knob)
+    for knob in list_knobs(engine):
+        changed = with_knob(engine, knob)
         if not knob.unavailable:
             prepare(changed)
         available = None if knob.unavailable else changed

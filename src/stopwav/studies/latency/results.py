@@ -8,8 +8,8 @@ from typing import Any
 
 from stopwav.errors import Caution
 from stopwav.record import UNTRAINED, Piece, Record, Result
-from stopwav.speech.corpus import Utterance
 from stopwav.speech.text import normalise
+from stopwav.speech.utterance import Utterance
 from stopwav.stats import Estimate
 from stopwav.studies.corpus_header import engine_names, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS

@@ -10,7 +10,8 @@ from pathlib import Path
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
-from stopwav.speech.corpus import Corpus, load_corpus
+from stopwav.speech.corpus import load_corpus
+from stopwav.speech.utterance import Corpus
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.spec import LatencySpec

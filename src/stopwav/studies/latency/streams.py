@@ -20,8 +20,8 @@ from stopwav.measure.sampler import MAX_WARMUP_S, warm_up
 from stopwav.measure.worker import describe_error, is_out_of_memory
 from stopwav.record import Piece, Record
 from stopwav.speech.audio import Audio, load
-from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Chunk, Hypothesis, Stage, Trace
+from stopwav.speech.utterance import Utterance
 from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.worker import Worker, outcome_to_piece

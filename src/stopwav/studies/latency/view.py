@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from stopwav.errors import StopwavError
 from stopwav.record import Piece
 from stopwav.speech.audio import load
-from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Chunk
 from stopwav.speech.latency import WATERFALL, stage_seconds
+from stopwav.speech.utterance import Utterance
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
 from stopwav.studies.latency.metrics import Stream, streams_of
