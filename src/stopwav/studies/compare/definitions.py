@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stopwav.studies.grid.definitions import LAWS
-from stopwav.studies.latency.definitions import Definition, ratio, seconds
+from stopwav.studies.definition import Definition, ratio, seconds
 
 
 def _joules(title: str, text: str) -> Definition:
