@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stopwav.studies.grid.definitions import LAWS
 from stopwav.studies.definition import Definition, ratio, seconds
+from stopwav.studies.grid.definitions import LAWS
 
 
 def _joules(title: str, text: str) -> Definition:

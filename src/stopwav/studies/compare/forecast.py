@@ -17,8 +17,8 @@ from stopwav.speech.corpus import load_corpus
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import entrants
 from stopwav.studies.compare.run import CompareSpec, energy_rounds, plan_of
-from stopwav.studies.grid.forecast import round_s
 from stopwav.studies.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption, corpus_lengths
+from stopwav.studies.grid.forecast import round_s
 
 
 def guess_compare(settings: Any) -> tuple[float, list[str]]:

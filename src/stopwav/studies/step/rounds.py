@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stopwav.errors import StopwavError
-from stopwav.measure.process import Outcome
-from stopwav.measure.worker import describe_error, is_out_of_memory
+from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.record import Record
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import StepRunner
