@@ -1,4 +1,4 @@
-"""The inputs of every loss, and the joiner that computes logits from them: tanh(encoder + predictor), then linear."""
+"""The inputs of every loss with their lengths checked, and the joiner: tanh(encoder + predictor), then linear."""
 
 from __future__ import annotations
 

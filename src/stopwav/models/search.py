@@ -1,4 +1,4 @@
-"""Search over a transducer's scores: one stream, frame by frame, with the state carried between calls."""
+"""Search over a transducer's scores: one stream, frame by frame, with its state, and the scorer that it asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spans of one trace: those of each thread and device as a track, with the times that follow from their nesting."""
+"""The spans of one trace file: those of each thread and device as a track, with the times that follow from nesting."""
 
 from __future__ import annotations
 

@@ -13,10 +13,21 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stopwav.record import Result
-from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table, shown
-from stopwav.report.numbers import DASH, format_interval, format_value
-from stopwav.report.plain import plain
-from stopwav.report.warnings import LONGEST_NAME, footnotes
+from stopwav.report.document import (
+    LONGEST_NAME,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Table,
+    footnotes,
+    shown,
+)
+from stopwav.report.text import DASH, format_interval, format_value, plain
 
 # The characters between two columns, and the least width of a heading that is broken.
 GAP = 3

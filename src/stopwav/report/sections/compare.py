@@ -23,7 +23,7 @@ from stopwav.report.compare_layout import (
 )
 from stopwav.report.compare_parts import LABEL
 from stopwav.report.palette import engine_ink
-from stopwav.report.plain import plain
+from stopwav.report.text import plain
 from stopwav.studies.compare.card import Card
 
 
