@@ -1,4 +1,4 @@
-"""Clocks that time one call: WallClock for the CPU, CudaClock for NVIDIA devices, KernelClock for kernels; and pacing."""
+"""Clocks that time one call (WallClock for the CPU, CudaClock and KernelClock for NVIDIA devices), and pacing."""
 
 from __future__ import annotations
 

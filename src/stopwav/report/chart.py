@@ -1,4 +1,4 @@
-"""A chart: one Vega-Lite specification for the page and for SVG and PNG files, with a colour, dash and shape per engine."""
+"""A chart: one Vega-Lite specification for the page and for files, with a colour, a dash and a shape per engine."""
 
 from __future__ import annotations
 
