@@ -87,7 +87,7 @@ def _parameter(name: str, annotation: Any, default: Any, option: Option) -> insp
         default = inspect.Parameter.empty if default is ... else None
         kind = kind if default is inspect.Parameter.empty else kind | None
         return _keyword(name, Annotated[kind, wanted], default)
-    flags = [f"--{flag}", *option.aliases] if kind is bool or option.aliases else []
+    flags = [f"--{flag}", *option.aliases]
     if kind == list[str]:
         kind, default = list[str] | None, None
     return _keyword(name, Annotated[kind, typer.Option(*flags, metavar=option.metavar, help=option.help)], default)

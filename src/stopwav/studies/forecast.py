@@ -1,13 +1,22 @@
-"""How long a run of a plan may take, and what that guess is based on; and what would stop it at once."""
+"""How long a run may take, and what that estimate is based on; and what would stop it at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from stopwav.errors import StopwavError
-from stopwav.studies.plan.plan_file import Cell
-from stopwav.studies.study import STUDIES, find
+from stopwav.speech.corpus import Corpus
+from stopwav.studies.corpus_header import duration_s
+
+# Without an earlier run, an engine is assumed to work as fast as speech arrives: most are faster.
+ASSUMED_RTF = 1.0
+# What a fresh process takes to start and load a small model.
+ASSUMED_LOAD_S = 3.0
+# Earlier runs looked at, newest first: reading a long one takes a second.
+EARLIER_RUNS = 20
+# Utterances whose length is looked up: enough for the mean, where opening 100,000 files would take minutes.
+_LENGTHS = 200
 
 
 @dataclass(frozen=True)
@@ -19,44 +28,16 @@ class Forecast:
     problems: tuple[str, ...] = ()
 
 
-def forecast(cell: Cell) -> Forecast:
-    """The forecast of one run; its engines are looked up and its audio is opened, and nothing is measured."""
-    problems = [*_engine_problems(cell), *_loss_problems(cell)]
-    guess = STUDIES[cell.study].guess
-    if guess is None:
-        return Forecast(None, (f"no estimate for {cell.study}",), tuple(problems))
-    try:
-        seconds, basis = find(guess)(cell.settings)
-    except StopwavError as error:
-        return Forecast(None, (), (*problems, f"{cell.where}: {error}"))
-    return Forecast(seconds, tuple(basis), tuple(problems))
+def assumption(engines: Sequence[str], folder: Path | str) -> str:
+    """Return the basis of an estimate for engines without an earlier run."""
+    factor = f"real-time factor {ASSUMED_RTF:g} and load {ASSUMED_LOAD_S:g} s"
+    return f"{', '.join(engines)}: {factor}, assumed, as there is no earlier run in {folder}"
 
 
-def _loss_problems(cell: Cell) -> Iterator[str]:
-    """Losses that cannot be had: a run goes on without those that are missing, and does not start with an unknown."""
-    from stopwav.losses.registry import check_name
-
-    for name in cell.arguments.get("losses", []):
-        try:
-            missing = check_name(name)
-        except StopwavError as error:
-            yield f"{cell.places['losses']}: {error}"
-        else:
-            if missing:
-                yield f"{cell.places['losses']}: loss {name!r} {missing}"
-
-
-def _engine_problems(cell: Cell) -> Iterator[str]:
-    from stopwav.engines.registry import prepare
-    from stopwav.studies.grid.run import engine_of
-
-    if "engine" in cell.arguments:
-        try:
-            prepare(engine_of(cell.settings))
-        except StopwavError as error:
-            yield f"{cell.places['engine']}: {error}"
-    for engine in cell.arguments.get("engines", []):
-        try:
-            prepare(engine)
-        except StopwavError as error:
-            yield f"{cell.places['engines']}: {error}"
+def lengths_of(corpus: Corpus, limit: int | None) -> tuple[int, float, float]:
+    """Return how many utterances are measured, and their mean and largest length in seconds."""
+    # Spread over the corpus: the first of a sorted one are all alike.
+    step = -(-len(corpus.utterances) // _LENGTHS)
+    lengths_s = [duration_s(utterance) for utterance in corpus.utterances[::step]]
+    count = min(limit or len(corpus.utterances), len(corpus.utterances))
+    return count, sum(lengths_s) / len(lengths_s), max(lengths_s)

@@ -11,7 +11,7 @@ from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
 from stopwav.measure.memory import HostPeak
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round, measure, take_turns
-from stopwav.measure.sampler import Samples
+from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
 from stopwav.measure.workload import Workload
 from stopwav.record import Piece, Record
 from stopwav.studies.resume import as_written
@@ -73,7 +73,9 @@ def take_round(
 ) -> None:
     """Measure one round unless the record has it, and store it at once."""
     previous = _previous_rounds(record, place, index)
-    measure(workload, plan, device=device, only=[index], had=previous, on_round=lambda round_: _store(record, place, round_))
+    measure(
+        workload, plan, device=device, only=[index], had=previous, on_round=lambda round_: _store(record, place, round_)
+    )
 
 
 def take_round_in_turn(
@@ -119,6 +121,16 @@ def skip_reason(rounds: Sequence[Round]) -> str:
         if round_.status in ("oom", "timeout") or (round_.status == "error" and number == 0):
             return f"not tried again after round {round_.index}: {round_.message}"
     return ""
+
+
+def round_time_s(plan: Plan, call_s: float, load_s: float) -> float:
+    """Return how long a round may take: load, first call, warm-up, values, memory pass; it is killed at the limit."""
+    warm_up_s = min(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s), MAX_WARMUP_S + call_s)
+    # The plan stops between these two, sooner on a quiet machine: the middle.
+    fewest_s = max(plan.min_values_s, plan.min_values * max(call_s, MIN_VALUE_S))
+    most_s = plan.max_values * max(call_s, MIN_VALUE_S)
+    values_s = (min(fewest_s, plan.max_values_s + call_s) + min(most_s, plan.max_values_s + call_s)) / 2
+    return load_s + min(call_s + warm_up_s + values_s + call_s, plan.time_limit_s)
 
 
 def _samples(fields: dict[str, Any]) -> Samples:
