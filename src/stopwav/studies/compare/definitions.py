@@ -26,11 +26,9 @@ INPUTS = {
     "latency_mean": _in_ms("latency, mean", "Mean wall time of one input over all samples, as older reports give it."),
     "latency_p50": _in_ms("latency, P50", "Median wall time of one input over all samples."),
     "latency_p95": _in_ms("latency, P95", "Wall time that 95 % of the samples do not exceed."),
-    "rtf": Definition(
-        "real-time factor (RTF)", "", "Σ wall time / Σ audio.", decimals=4, headline="real-time factor (RTF)"
-    ),
+    "rtf": Definition("real-time factor (RTF)", "", "Σ wall time / Σ audio.", decimals=4, headline="RTF"),
     "rtfx": Definition(
-        "inverse RTF (RTFx)", "", "Seconds of audio processed per second: 1 / RTF.", headline="inverse RTF (RTFx)"
+        "inverse real-time factor (RTFx)", "", "Seconds of audio processed per second: 1 / RTF.", headline="RTFx"
     ),
     "wer": Definition(
         "word error rate (WER)",

@@ -62,14 +62,16 @@ MOST_PAIRS_IN_WORDS = 3
 # Engines differ in their options and have long names: more of them make no title.
 MOST_NAMES_IN_TITLE = 3
 
-_UNITS = {("s", 1e3): ", ms", ("", 100): ", %", ("J", 1.0): ", J", ("W", 1.0): ", W"}
+_UNITS = {("s", 1e3): ", ms", ("J", 1.0): ", J", ("W", 1.0): ", W"}
 
 
 def compare_document(run: StudyRun, detail: Detail) -> Document:
     """Return the summary, verdicts, hypotheses, Pareto front, latency and energy over length, and parameters."""
     comparison = comparison_of(run)
-    names = [shortened(engine.name, 60) for engine in comparison.engines]
-    subject = " and ".join(names) if len(names) <= MOST_NAMES_IN_TITLE else f"{len(names)} engines"
+    *others, last = [shortened(engine.name, 60) for engine in comparison.engines]
+    subject = f"{', '.join(others)} and {last}" if others else last
+    if len(comparison.engines) > MOST_NAMES_IN_TITLE:
+        subject = f"{len(comparison.engines)} engines"
     named = [replace(result, name=comparison.lettered(result)) for result in run.results]
     return Document(
         title=f"Comparison of {subject}",
@@ -136,7 +138,8 @@ def _definition(metric: str) -> Definition:
 def _label(metric: str) -> str:
     """The name of a row of the summary with its unit; a star marks a metric of the longest input."""
     definition = _definition(metric)
-    return f"{definition.title}{_UNITS.get((definition.unit, definition.scale), '')}{'*' if SUMMARY[metric] else ''}"
+    name = definition.headline or f"{definition.title}{_UNITS.get((definition.unit, definition.scale), '')}"
+    return f"{name}{'*' if SUMMARY[metric] else ''}"
 
 
 def _summary_cell(comparison: Comparison, engine: Result, metric: str, estimate: Estimate | None) -> Cell:
@@ -152,7 +155,9 @@ def _summary_cell(comparison: Comparison, engine: Result, metric: str, estimate:
         return Cell(large(estimate.value), source=source)
     if estimate.unit == "B":
         return Cell(format_bytes(estimate.value), source=source)
-    return Cell(format_interval(estimate, scale, decimals), format_value(estimate, scale, decimals), source)
+    value = format_value(estimate, scale, decimals)
+    # The interval of RTFx, below it, says as much.
+    return Cell(value if metric == "rtf" else format_interval(estimate, scale, decimals), value, source)
 
 
 def _missing_reasons(comparison: Comparison) -> list[str]:

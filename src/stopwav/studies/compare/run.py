@@ -36,7 +36,7 @@ Engines = dict[str, str]
 
 @study_function(CompareSpec, "engines")
 def compare(spec: CompareSpec) -> Record:
-    """Return the run of a comparison: each engine at each length, in `rounds` fresh processes, and over `samples` inputs.
+    """Return the run of a comparison: each engine at each length, in `rounds` processes, and over `samples` inputs.
 
     The samples are divided among the rounds; engines alternate at each. A length that ran out of memory or time, or
     failed in its first round, is not tried again. `expect` states hypotheses, such as `"a faster b"`. `meter_csv` is

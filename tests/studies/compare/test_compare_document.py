@@ -11,16 +11,16 @@ import loss_runs
 import pytest
 from command_line import command
 from compare_runs import info, made_up, modules, whole
+from stopwav.report.charts import Chart, chart_svg, charts_of
+from stopwav.report.compare_findings import compare_findings
+from stopwav.report.compare_layout import arrange
 from stored_runs import FAILURES
 
 import stopwav
 from stopwav.errors import Caution
 from stopwav.record import Piece, Record, Result
-from stopwav.report.charts import Chart, chart_svg, charts_of
-from stopwav.report.palette import COLOURS
-from stopwav.report.compare_findings import compare_findings
-from stopwav.report.compare_layout import arrange
 from stopwav.report.csv_table import csv_table
+from stopwav.report.palette import COLOURS
 
 RING = f'stroke="{COLOURS["ink"][0]}"'
 HOSTILE = "</script><script>alert(1)</script>|<img src=x onerror=alert(1)>\x1b[31m\u202e"
