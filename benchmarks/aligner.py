@@ -1,4 +1,4 @@
-"""How far the aligner's word times lie from the true ones: a Markdown table over the bundled corpus.
+"""The errors of the aligner's word times: a Markdown table over the bundled corpus.
 
 python benchmarks/aligner.py
 """
@@ -15,10 +15,10 @@ from stopwav.speech.corpus import Utterance, bundled_corpus
 
 @dataclass(frozen=True)
 class Row:
-    """Errors in milliseconds of one kind of word time in one voice."""
+    """The errors in milliseconds of word starts or word ends in one voice."""
 
     voice: str
-    what: str
+    boundary: str
     errors_ms: tuple[float, ...]
 
     def markdown(self) -> str:
@@ -27,16 +27,16 @@ class Row:
         sizes = np.abs(signed)
         p50, p90, p95 = (np.percentile(sizes, share, method="inverted_cdf") for share in (50, 90, 95))
         figures = f"{p50:.0f} | {p90:.0f} | {p95:.0f} | {sizes.max():.0f} | {round(float(np.median(signed))):+d}"
-        return f"| {self.voice} | {self.what} | {len(signed)} | {figures} |"
+        return f"| {self.voice} | {self.boundary} | {len(signed)} | {figures} |"
 
 
-def rows(true: tuple[Utterance, ...], found: tuple[Utterance, ...]) -> list[Row]:
-    """Word starts and word ends, per voice and over all."""
+def rows(true: tuple[Utterance, ...], aligned: tuple[Utterance, ...]) -> list[Row]:
+    """The rows of word starts and word ends, per voice and over all voices."""
     table = []
     for voice in (*sorted({utterance.speaker for utterance in true}), "all"):
         pairs = [
             (word, guess)
-            for truth, result in zip(true, found, strict=True)
+            for truth, result in zip(true, aligned, strict=True)
             if voice in (truth.speaker, "all")
             for word, guess in zip(truth.words, result.words, strict=True)
         ]
@@ -46,10 +46,10 @@ def rows(true: tuple[Utterance, ...], found: tuple[Utterance, ...]) -> list[Row]
 
 
 def main() -> None:
-    """Nothing; the table is printed."""
+    """Print the table."""
     corpus = bundled_corpus()
-    bare = replace(corpus, utterances=tuple(replace(utterance, words=()) for utterance in corpus.utterances))
-    aligned = align_corpus(bare)
+    without_times = replace(corpus, utterances=tuple(replace(utterance, words=()) for utterance in corpus.utterances))
+    aligned = align_corpus(without_times)
     for problem in aligned.problems:
         print(f"{problem.where}: {problem.message}\n")
     print("| voice | word | words | median, ms | P90, ms | P95, ms | max, ms | bias, ms |")

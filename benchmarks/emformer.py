@@ -4,8 +4,8 @@
                                   [--torchaudio FOLDER]
 
 Prints a Markdown table of the time per 160 ms chunk at beam 10. The weights are random, and the blank is calibrated so
-that symbols come as often as in speech. Decoders take turns utterance by utterance, so that a drift of the machine
-touches all alike. FOLDER holds torchaudio's `models/*.py`, for machines on which its binary part does not load.
+that symbols are as frequent as in speech. Decoders take turns utterance by utterance, so that a drift of the machine
+affects all of them. FOLDER holds torchaudio's `models/*.py`, for machines on which its binary part does not load.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ from torch import Tensor
 from torchaudio_models import load_models
 
 from stopwav.measure.machine import describe
-from stopwav.models.calibration import FAR_TOO_MANY_PER_S, calibrate_blank
-from stopwav.models.encoder_step import EncoderStep
-from stopwav.models.logmel import HOP, SAMPLE_RATE_HZ, LogMel, LogMelStream, Statistics
+from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, LogMelStream, Statistics
 from stopwav.models.scorer import Scorer
 from stopwav.models.search import BeamSearch
-from stopwav.models.text_step import JoinerStep, PredictorStep
-from stopwav.models.transducer import Transducer
-from stopwav.models.weights import best_for, keep_off_tiles
+from stopwav.models.transducer import CUTOFF_SYMBOLS_PER_S, Transducer, calibrate_blank
+from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.weights import disable_amx_in_vm, fastest_linear
 from stopwav.speech.audio import load
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.stats import nearest_rank
 
 BEAM = 10
-# What a decoder must have decoded before it counts: kernels chosen, memory allocated, graphs and caches warm.
+# Decoded before the measurement: kernels are chosen, memory is allocated, graphs and caches are warm.
 WARM_UP_UTTERANCES = 1
 
 
@@ -50,12 +48,12 @@ class Times:
 
 
 class Decoder:
-    """Ours in one variant."""
+    """One variant of our decoder."""
 
     def __init__(self, model: Transducer, dtype: str, graphs: bool = False, compiled: bool = False) -> None:
         device = model.joiner.linear.weight.device
         model = copy.deepcopy(model).to(torch.float32 if dtype == "int8" else getattr(torch, dtype))
-        kind = best_for(device, dtype, compiled)
+        kind = fastest_linear(device, dtype, compiled)
         predictor, joiner = PredictorStep(model.predictor, kind), JoinerStep(model.joiner, kind)
         self._scorer = Scorer(predictor, joiner, BEAM, model.transcriber.shape.segment_frames, graphs)
         self._encoder = EncoderStep(model.transcriber, kind, graphs, compiled)
@@ -77,8 +75,8 @@ class Decoder:
         return search.best()
 
 
-class TheirDecoder:
-    """torchaudio's."""
+class TorchaudioDecoder:
+    """torchaudio's decoder."""
 
     def __init__(self, models: Any, model: Transducer) -> None:
         theirs = models.emformer_rnnt_base(model.symbols).eval()
@@ -87,7 +85,7 @@ class TheirDecoder:
         self._encode = self._decoder.model.transcribe_streaming
 
     def decode(self, segments: Sequence[Tensor], times: Times) -> list[int]:
-        """The symbols of an utterance; its encoder is timed in a pass of its own."""
+        """The symbols of an utterance; its encoder is timed in a separate pass."""
         length = torch.tensor([len(segments[0])], device=segments[0].device)
         state = None
         for segment in segments:
@@ -103,7 +101,7 @@ class TheirDecoder:
 
 
 def now_s(tensor: Tensor) -> float:
-    """The time, when everything that was asked of the tensor's device is done."""
+    """The time at which all work of the tensor's device is done."""
     if tensor.is_cuda:
         torch.cuda.synchronize(tensor.device)
     return time.perf_counter()
@@ -111,18 +109,19 @@ def now_s(tensor: Tensor) -> float:
 
 def speech(count: int) -> list[Tensor]:
     """The samples of the first utterances of the bundled corpus."""
-    return [torch.from_numpy(load(one.path, SAMPLE_RATE_HZ).samples) for one in bundled_corpus().utterances[:count]]
+    utterances = bundled_corpus().utterances[:count]
+    return [torch.from_numpy(load(utterance.path, SAMPLE_RATE_HZ).samples) for utterance in utterances]
 
 
 def segments_of(features: Tensor, segment: int = 16, ahead: int = 4) -> list[Tensor]:
-    """The segments of an utterance, each with the frames ahead of it."""
+    """The segments of an utterance, each with its look-ahead."""
     return [features[k : k + segment + ahead] for k in range(0, len(features) - segment - ahead + 1, segment)]
 
 
 def calibrate(model: Transducer, utterances: Sequence[Sequence[Tensor]]) -> None:
-    """Set the blank so that symbols come as often as in speech."""
+    """Set the blank so that symbols are as frequent as in speech."""
     device = model.joiner.linear.weight.device
-    kind = best_for(device, "float32")
+    kind = fastest_linear(device, "float32")
     encoder = EncoderStep(model.transcriber, kind)
     scorer = Scorer(PredictorStep(model.predictor, kind), JoinerStep(model.joiner, kind), BEAM, 4)
     encoded = []
@@ -137,7 +136,7 @@ def calibrate(model: Transducer, utterances: Sequence[Sequence[Tensor]]) -> None
             search = BeamSearch(scorer, model.blank, BEAM)
             for part in encodings:
                 search.advance(part)
-                if count + len(search.best()) > FAR_TOO_MANY_PER_S * seconds:
+                if count + len(search.best()) > CUTOFF_SYMBOLS_PER_S * seconds:
                     break
             count += len(search.best())
             search.close()
@@ -147,39 +146,39 @@ def calibrate(model: Transducer, utterances: Sequence[Sequence[Tensor]]) -> None
 
 
 def variants(device: str, compiled: bool) -> dict[str, dict[str, Any]]:
-    """What of ours is measured, by the name in the table."""
+    """The options of our variants, by their name in the table."""
     if device == "cpu":
-        found: dict[str, dict[str, Any]] = {name: {"dtype": name} for name in ("float32", "bfloat16", "int8")}
-        return found | ({"float32, compiled": {"dtype": "float32", "compiled": True}} if compiled else {})
-    found = {
+        options: dict[str, dict[str, Any]] = {name: {"dtype": name} for name in ("float32", "bfloat16", "int8")}
+        return options | ({"float32, compiled": {"dtype": "float32", "compiled": True}} if compiled else {})
+    options = {
         "float32, no graphs": {"dtype": "float32"},
         "float32, graphs": {"dtype": "float32", "graphs": True},
         "float16, graphs": {"dtype": "float16", "graphs": True},
         "bfloat16, graphs": {"dtype": "bfloat16", "graphs": True},
     }
     compiled_too = {"float32, compiled, graphs": {"dtype": "float32", "graphs": True, "compiled": True}}
-    return found | (compiled_too if compiled else {})
+    return options | (compiled_too if compiled else {})
 
 
 def measure(decoders: dict[str, Any], utterances: Sequence[Sequence[Tensor]], rounds: int) -> dict[str, Times]:
-    """The times of each decoder, which take turns utterance by utterance; which begins changes with every turn."""
+    """The times of each decoder; decoders take turns utterance by utterance, and which one begins rotates."""
     for decoder in decoders.values():
         for segments in utterances[:WARM_UP_UTTERANCES]:
             decoder.decode(segments, Times())
-    found = {name: Times() for name in decoders}
+    times = {name: Times() for name in decoders}
     order = list(decoders)
     for turn, segments in enumerate([*utterances] * rounds):
         shift = turn % len(order)
         for name in order[shift:] + order[:shift]:
-            decoders[name].decode(segments, found[name])
-    return found
+            decoders[name].decode(segments, times[name])
+    return times
 
 
 def feature_times(samples: Sequence[Tensor], statistics: Statistics, rounds: int) -> dict[str, list[float]]:
     """Seconds per chunk on the CPU: torchaudio's transform of segment and context, ours of the new samples."""
     theirs = their_transform(statistics)
     ours, new, ahead = LogMel(statistics), 16 * HOP, 4 * HOP
-    found: dict[str, list[float]] = {"torchaudio": [], "ours": []}
+    times_s: dict[str, list[float]] = {"torchaudio": [], "ours": []}
     for turn, audio in enumerate([samples[0], *list(samples) * rounds]):
         stream = LogMelStream(ours)
         for start in range(0, len(audio) - new - ahead, new):
@@ -192,14 +191,14 @@ def feature_times(samples: Sequence[Tensor], statistics: Statistics, rounds: int
             for name, call in calls[:: 1 if turn % 2 else -1]:
                 begin = time.perf_counter()
                 call()
-                taken = time.perf_counter() - begin
-                if turn:  # the first utterance warms up
-                    found[name].append(taken)
-    return found
+                elapsed_s = time.perf_counter() - begin
+                if turn:  # the first utterance is the warm-up
+                    times_s[name].append(elapsed_s)
+    return times_s
 
 
 def their_transform(statistics: Statistics) -> Callable[[Tensor], Tensor] | None:
-    """torchaudio's features of the pipeline, `None` where torchaudio does not import."""
+    """The feature transform of torchaudio's pipeline; `None` if torchaudio does not import."""
     try:
         transforms = importlib.import_module("torchaudio.transforms")
     except (ImportError, OSError):
@@ -217,7 +216,7 @@ def their_transform(statistics: Statistics) -> Callable[[Tensor], Tensor] | None
 
 
 def cells(values_s: Sequence[float], base_s: Sequence[float] = ()) -> str:
-    """P50 and P95 in milliseconds, and how many times less they are than those of the base."""
+    """P50 and P95 in milliseconds, and the speed-up over the base."""
     if not values_s:
         return "– | –" + (" | – | –" if base_s else "")
     ranks = [nearest_rank(values_s, p) for p in (0.5, 0.95)]
@@ -226,15 +225,15 @@ def cells(values_s: Sequence[float], base_s: Sequence[float] = ()) -> str:
     return " | ".join([*shown, *gains])
 
 
-def print_table(found: dict[str, Times], rates: dict[str, float], features: dict[str, list[float]]) -> None:
-    """The table."""
-    base = found.get("torchaudio", Times())
-    ours_first = base.inference_s or next(iter(found.values())).inference_s
+def print_table(times_by_name: dict[str, Times], rates: dict[str, float], features: dict[str, list[float]]) -> None:
+    """Print the table."""
+    base = times_by_name.get("torchaudio", Times())
+    base_s = base.inference_s or next(iter(times_by_name.values())).inference_s
     print("| per 160 ms chunk, ms | P50 | P95 | P50 gain | P95 gain | encoder P50 | encoder P95 | symbols/s |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, times in found.items():
+    for name, times in times_by_name.items():
         label = name if name == "torchaudio" else f"ours, {name}"
-        print(f"| {label} | {cells(times.inference_s, ours_first)} | {cells(times.encoder_s)} | {rates[name]:.2f} |")
+        print(f"| {label} | {cells(times.inference_s, base_s)} | {cells(times.encoder_s)} | {rates[name]:.2f} |")
     for name in ("torchaudio", "ours"):
         gain = cells(features[name], features["torchaudio"] or features["ours"])
         print(f"| features on the CPU, {name} | {gain} | | | |")
@@ -256,33 +255,33 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Print the table."""
     chosen = options()
-    keep_off_tiles()
+    disable_amx_in_vm()
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     samples = speech(chosen.utterances)
-    plain = torch.cat([LogMel()(one) for one in samples])
+    plain = torch.cat([LogMel()(audio) for audio in samples])
     statistics = Statistics(plain.mean(0), 1 / plain.std(0))
-    utterances = [segments_of(LogMel(statistics)(one).to(chosen.device)) for one in samples]
+    utterances = [segments_of(LogMel(statistics)(audio).to(chosen.device)) for audio in samples]
     torch.manual_seed(0)
     model = Transducer().eval().requires_grad_(False).to(chosen.device)
     calibrate(model, utterances[:2])
     theirs = load_models(chosen.torchaudio)
-    decoders: dict[str, Any] = {"torchaudio": TheirDecoder(theirs[0], model)} if theirs else {}
-    decoders |= {name: Decoder(model, **how) for name, how in variants(chosen.device, chosen.compile).items()}
-    found = measure(decoders, utterances, chosen.rounds)
+    decoders: dict[str, Any] = {"torchaudio": TorchaudioDecoder(theirs[0], model)} if theirs else {}
+    decoders |= {name: Decoder(model, **variant) for name, variant in variants(chosen.device, chosen.compile).items()}
+    times = measure(decoders, utterances, chosen.rounds)
     seconds = sum(map(len, utterances)) * 16 * HOP / SAMPLE_RATE_HZ
-    texts = {name: [one.decode(segments, Times()) for segments in utterances] for name, one in decoders.items()}
+    texts = {name: [decoder.decode(segments, Times()) for segments in utterances] for name, decoder in decoders.items()}
     rates = {name: sum(map(len, symbols)) / seconds for name, symbols in texts.items()}
     machine = describe()
     gpu = f", {torch.cuda.get_device_name()}" if chosen.device == "cuda" else ""
     print(f"{machine.cpu}, {machine.logical_cores} cores, {torch.get_num_threads()} threads{gpu}; torch ", end="")
     print(f"{torch.__version__}, torchaudio {theirs[1] if theirs else 'absent'}; beam {BEAM}, ", end="")
     print(f"{chosen.utterances} utterances of {seconds:.0f} s, {chosen.rounds} rounds\n")
-    print_table(found, rates, feature_times(samples, statistics, chosen.rounds))
+    print_table(times, rates, feature_times(samples, statistics, chosen.rounds))
     if theirs:
         same = [name for name, symbols in texts.items() if name != "torchaudio" and symbols == texts["torchaudio"]]
-        print(f"\nThe same symbols as torchaudio's, all of them: {', '.join(same) or 'none'}.")
+        print(f"\nExactly torchaudio's symbols: {', '.join(same) or 'none'}.")
 
 
 if __name__ == "__main__":

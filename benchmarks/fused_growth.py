@@ -3,9 +3,9 @@
     python benchmarks/fused_growth.py [--losses fused,torchaudio,warprnnt-numba] [--dtype bfloat16] [--device cuda]
                                       [--vocabularies 500,1000,4096,16384] [--batch-sizes 30,60,120,240] [--most 7680]
 
-LibriSpeech's shapes, width 512. Each loss runs in a process of its own, which is started anew after a failure; the
-time is the median of 5 steps, the peak the allocator's over the inputs. The largest batch that goes through once is
-found by doubling up to `--most`, then by halving the gap three times.
+LibriSpeech's shapes, width 512. Each loss runs in its own process, which is restarted after a failure; the time is the
+median of 5 steps, the peak that of the allocator, excluding inputs. The largest batch that completes one step is found
+by doubling up to `--most`, then by halving the gap three times.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from stopwav.measure.machine import describe
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.speech.batches import make_batches
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies.loss.run import LOSS_PLAN
 from stopwav.studies.loss.loss_step import StepCall, StepPlace, StepRunner
+from stopwav.studies.loss.spec import LOSS_PLAN
 
 WIDTH = 512
 STEPS = 5
@@ -27,26 +27,26 @@ TIME_LIMIT_S = 120.0
 
 
 class Probe:
-    """A loss in its process."""
+    """A loss inside its process."""
 
     def __init__(self, loss: str, dtype: str, device: str) -> None:
         self._loss, self._dtype, self._device = loss, dtype, device
 
     def once(self, batch_size: int, vocab: int) -> None:
-        """Nothing; whether a batch goes through is the answer."""
+        """Run one step; the caller learns whether it completes."""
         self._call(batch_size, vocab)()
 
     def step(self, batch_size: int, vocab: int) -> tuple[float, int]:
-        """Seconds of a step, and the bytes of its peak over the inputs."""
-        from stopwav.measure.cuda_memory import measure_cuda_peak
-        from stopwav.measure.kernel_clock import KernelClock
+        """The seconds of a step, and its peak memory in bytes, excluding inputs."""
+        from stopwav.measure.clock import KernelClock
+        from stopwav.measure.memory import measure_cuda_peak
 
         call = self._call(batch_size, vocab)
-        # Once for nothing: matrix products take room that they keep for as long as the process lives.
+        # Once untimed: matrix products allocate memory that they keep until the process ends.
         call()
         call.drop_gradients()
-        found = measure_cuda_peak(call, self._device)
-        peak = found.peak.allocated_bytes - found.baseline.allocated_bytes
+        memory = measure_cuda_peak(call, self._device)
+        peak = memory.peak.allocated_bytes - memory.baseline.allocated_bytes
         clock = KernelClock(self._device)
         return median(clock.time(call).device_s or 0.0 for _ in range(STEPS)), peak
 
@@ -56,15 +56,15 @@ class Probe:
         return StepRunner(place, LOSS_PLAN).call(shapes, seed=0)
 
 
-class Loss:
-    """A loss and its process, which is started when it is first asked and after each failure."""
+class LossProcess:
+    """A loss and its process, which starts on the first call and again after each failure."""
 
     def __init__(self, name: str, dtype: str, device: str) -> None:
         self.name, self._arguments = name, (name, dtype, device)
         self._process: FreshProcess | None = None
 
     def ask(self, method: str, batch_size: int, vocab: int) -> Outcome:
-        """How a method of the probe went."""
+        """The outcome of a method of the probe."""
         outcome = Outcome("ok")
         if self._process is None:
             self._process = FreshProcess(Probe, *self._arguments)
@@ -82,7 +82,7 @@ class Loss:
             self._process = None
 
 
-def told(outcome: Outcome) -> str:
+def outcome_text(outcome: Outcome) -> str:
     """A cell of the table."""
     if not outcome.ok:
         return outcome.status if outcome.status in ("oom", "timeout") else f"{outcome.status}: {outcome.message[:100]}"
@@ -90,15 +90,15 @@ def told(outcome: Outcome) -> str:
     return f"{1e3 * seconds:.1f} ms, {peak / 1e9:.2f} GB"
 
 
-def largest(loss: Loss, start: int, most: int, vocab: int) -> str:
-    """The largest batch that was seen to fit, and what became of the next."""
+def largest(loss: LossProcess, start: int, limit: int, vocab: int) -> str:
+    """The largest batch that fits, and how a larger one failed."""
     fits, fails, why = start, 0, ""
-    while not fails and fits < most:
+    while not fails and fits < limit:
         outcome = loss.ask("once", 2 * fits, vocab)
         if outcome.ok:
             fits *= 2
         else:
-            fails, why = 2 * fits, told(outcome)
+            fails, why = 2 * fits, outcome_text(outcome)
     for _ in range(HALVINGS if fails else 0):
         middle = (fits + fails) // 2
         if middle == fits:
@@ -107,8 +107,8 @@ def largest(loss: Loss, start: int, most: int, vocab: int) -> str:
         if outcome.ok:
             fits = middle
         else:
-            fails, why = middle, told(outcome)
-    return f"{fits}; {fails} does not: {why}" if fails else f"{fits}; larger ones were not tried"
+            fails, why = middle, outcome_text(outcome)
+    return f"{fits}; {fails} does not: {why}" if fails else f"{fits}; no larger one was tried"
 
 
 def main() -> None:
@@ -125,18 +125,18 @@ def main() -> None:
     sizes = [int(text) for text in chosen.batch_sizes.split(",")]
     points = [*((sizes[0], vocab) for vocab in vocabularies), *((size, vocabularies[0]) for size in sizes[1:])]
     machine = describe()
-    print(f"{', '.join(one.name for one in machine.gpus)}; {chosen.dtype}\n")
-    print("| loss | batch | symbols | step and peak over inputs |\n|---|---|---|---|")
+    print(f"{', '.join(gpu.name for gpu in machine.gpus)}; {chosen.dtype}\n")
+    print("| loss | batch | symbols | step and peak memory, excluding inputs |\n|---|---|---|---|")
     for name in chosen.losses.split(","):
-        loss = Loss(name, chosen.dtype, chosen.device)
+        loss = LossProcess(name, chosen.dtype, chosen.device)
         fits = 0
         for size, vocab in points:
             outcome = loss.ask("step", size, vocab)
-            print(f"| {name} | {size} | {vocab:,} | {told(outcome)} |", flush=True)
+            print(f"| {name} | {size} | {vocab:,} | {outcome_text(outcome)} |", flush=True)
             if outcome.ok and vocab == vocabularies[0]:
                 fits = max(fits, size)
         best = largest(loss, fits, chosen.most, vocabularies[0]) if fits else "none of these"
-        print(f"| {name} | largest that went through | {vocabularies[0]:,} | {best} |", flush=True)
+        print(f"| {name} | largest that fits | {vocabularies[0]:,} | {best} |", flush=True)
         loss.close()
 
 

@@ -2,10 +2,10 @@
 
     python benchmarks/fused_loss.py [--device cpu|cuda] [--batches 5] [--rounds 3] [--only check,times,stages]
 
-On a GPU: batch 30, and batches sorted under 10,000 frames, in float32, TF32 and bf16; the time of each stage beside its
-floor. fused_growth.py has vocabularies and batch sizes. On a CPU: batch 8 in `stopwav loss`, beside the same loss on
-logits that are all there, and k2's or fast_rnnt's where one is installed. Prints Markdown. Width 512, 500 symbols,
-tanh; inputs are made outside of what is timed.
+On a GPU: batch 30, and batches sorted under 10,000 frames, in float32, TF32 and bf16; the time of each stage and its
+lower bound. fused_growth.py varies vocabulary and batch size. On a CPU: batch 8 in `stopwav loss`, with the same loss
+on materialised logits, and k2's or fast_rnnt's if installed. Prints Markdown. Width 512, 500 symbols, tanh; making the
+inputs is not timed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from stopwav.losses.oracle import oracle_logits
 from stopwav.losses.precision import DTYPES, Arithmetic, Precision
 from stopwav.losses.registry import find_loss
 from stopwav.measure.machine import describe
-from stopwav.models.weights import keep_off_tiles
+from stopwav.models.weights import disable_amx_in_vm
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies import results
-from stopwav.studies.loss.run import loss as measure
 from stopwav.studies.loss.loss_step import StepCall
+from stopwav.studies.loss.run import loss as measure
+from stopwav.studies.study import results
 
 WIDTH, SYMBOLS = 512, 500
 GPU_PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
@@ -41,7 +41,7 @@ FUSED = find_loss("fused")
 
 
 def inputs_of(shapes: Batch, precision: Precision, symbols: int = SYMBOLS, seed: int = 0) -> JoinerBatch:
-    """What a loss on the GPU is given for a batch."""
+    """The inputs of a batch on the GPU."""
     return make_joiner_batch(
         shapes.frames, shapes.tokens, vocab=symbols, dim=WIDTH, precision=precision, device="cuda", seed=seed
     )
@@ -57,14 +57,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def check(device: str, precisions: Sequence[Precision]) -> None:
-    """How far value and gradients are from the oracle, in every precision."""
+    """Print the errors of value and gradients against the oracle, in every precision."""
 
-    def batch_in(precision: Precision, place: str) -> JoinerBatch:
-        return make_joiner_batch((31, 1, 17, 24), (11, 5, 0, 9), vocab=43, dim=60, precision=precision, device=place)
+    def batch_in(precision: Precision, device: str) -> JoinerBatch:
+        return make_joiner_batch((31, 1, 17, 24), (11, 5, 0, 9), vocab=43, dim=60, precision=precision, device=device)
 
     def with_gradients(value: torch.Tensor, batch: JoinerBatch) -> list[torch.Tensor]:
-        found = (value.detach(), *torch.autograd.grad(value, list(batch.leaves.values())))
-        return [one.cpu().double() for one in found]
+        tensors = (value.detach(), *torch.autograd.grad(value, list(batch.leaves.values())))
+        return [tensor.cpu().double() for tensor in tensors]
 
     exact = batch_in("float64", "cpu")
     logits = oracle_logits(*exact.leaves.values())
@@ -73,15 +73,14 @@ def check(device: str, precisions: Sequence[Precision]) -> None:
     rows = []
     for precision in precisions:
         batch = batch_in(precision, device)
-        found = with_gradients(FUSED.losses(batch).sum(), batch)
-        pairs = zip(found, truth, strict=True)
-        rows.append([precision, *(f"{float((one - other).norm() / other.norm()):.1e}" for one, other in pairs)])
-    print("Distance from the oracle, relative\n")
+        pairs = zip(with_gradients(FUSED.losses(batch).sum(), batch), truth, strict=True)
+        rows.append([precision, *(f"{float((value - true).norm() / true.norm()):.1e}" for value, true in pairs)])
+    print("Relative error against the oracle\n")
     table(("products in", "value", "encoder", "predictor", "weight", "bias"), rows)
 
 
 def layouts(batches: int) -> dict[str, list[Batch]]:
-    """The shapes of the batches, by the name of how they are put together; sorted ones from the whole range."""
+    """The shapes of the batches by layout; sorted batches are spread over the whole range of lengths."""
     shapes = load_shapes()
     return {
         "batch 30": spread(make_batches(shapes), batches),
@@ -90,31 +89,31 @@ def layouts(batches: int) -> dict[str, list[Batch]]:
 
 
 def times(batches: int) -> None:
-    """Forward, step and peak in each precision, as means over batches of medians."""
+    """Print forward, step and peak in each precision: means over batches of medians."""
     rows = []
-    for name, every in layouts(batches).items():
+    for name, layout in layouts(batches).items():
         for precision in GPU_PRECISIONS:
             forward_s, step_s, wall_s, peak = 0.0, 0.0, 0.0, 0
-            for seed, shapes in enumerate(every):
+            for seed, shapes in enumerate(layout):
                 batch = inputs_of(shapes, precision, seed=seed)
                 step = StepCall(FUSED, batch)
                 step_s += device_s(step) / batches
                 forward_s += device_s(lambda batch=batch: FUSED.losses(batch)) / batches  # type: ignore[misc]
                 wall_s += wall_time_s(step) / batches
-                # Gradients are made anew in the pass that memory is taken from.
+                # The pass that measures memory allocates its gradients.
                 step.drop_gradients()
                 peak = max(peak, peak_over_inputs_bytes(step))
-            cells, padded = sum(one.cells for one in every), sum(one.padded_cells for one in every)
-            measured = [f"{1e3 * one:.2f}" for one in (forward_s, step_s - forward_s, step_s, wall_s)]
+            cells, padded = sum(shapes.cells for shapes in layout), sum(shapes.padded_cells for shapes in layout)
+            measured = [f"{1e3 * seconds:.2f}" for seconds in (forward_s, step_s - forward_s, step_s, wall_s)]
             rows.append(
                 [name, precision, *measured, f"{peak / MB:.0f}", f"{cells // batches:,}", f"{padded / cells:.2f}"]
             )
-    head = ("ms forward", "backward", "step", "step, wall", "peak over inputs, MB", "cells", "padded/real")
+    head = ("ms forward", "backward", "step", "step, wall", "peak excluding inputs, MB", "cells", "padded/real")
     table(("batches", "products in", *head), rows)
 
 
 def wall_time_s(step: Callable[[], object], values: int = 10) -> float:
-    """The mean wall time of steps that follow each other: more than the device's where the host holds it up."""
+    """The mean wall time of consecutive steps: more than the device's time if the host is the bottleneck."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(values):
@@ -124,64 +123,64 @@ def wall_time_s(step: Callable[[], object], values: int = 10) -> float:
 
 
 def stages() -> None:
-    """Where the time goes at batch 30, and the floor of each stage."""
+    """Print the time of each stage at batch 30, and its lower bound."""
     shapes = make_batches(load_shapes())[0]
     for precision in GPU_PRECISIONS:
         dtype = DTYPES[precision]
         with Arithmetic(dtype, precision == "tf32" if dtype == torch.float32 else None).products():
             ceiling = ceilings(dtype)
         floors = floors_s(shapes.cells, WIDTH, SYMBOLS, dtype, ceiling)
-        found = stage_times_s(StepCall(FUSED, inputs_of(shapes, precision)))
+        times = stage_times_s(StepCall(FUSED, inputs_of(shapes, precision)))
         print(
-            f"{precision}: ceilings {ceiling.bytes_per_s / 1e12:.2f} TB/s and {ceiling.operations_per_s / 1e12:.0f} "
+            f"{precision}: at best {ceiling.bytes_per_s / 1e12:.2f} TB/s and {ceiling.operations_per_s / 1e12:.0f} "
             f"TFLOP/s; {shapes.cells:,} cells\n"
         )
         rows = [
             [
                 name,
-                f"{1e3 * taken:.3f}",
+                f"{1e3 * seconds:.3f}",
                 f"{1e3 * floors[name]:.3f}" if name in floors else "",
-                share(taken, floors, name),
+                multiple(seconds, floors, name),
             ]
-            for name, taken in sorted(found.items(), key=lambda item: -item[1])
+            for name, seconds in sorted(times.items(), key=lambda item: -item[1])
         ]
-        rows.append(["all", f"{1e3 * sum(found.values()):.3f}", f"{1e3 * sum(floors.values()):.3f}", ""])
-        table(("stage", "ms a step", "floor", "times the floor"), rows)
+        rows.append(["all", f"{1e3 * sum(times.values()):.3f}", f"{1e3 * sum(floors.values()):.3f}", ""])
+        table(("stage", "ms per step", "lower bound", "multiple of it"), rows)
 
 
-def share(taken_s: float, floors: dict[str, float], name: str) -> str:
-    """How many times its floor a stage takes."""
-    return f"{taken_s / floors[name]:.1f}" if name in floors else ""
+def multiple(time_s: float, floors: dict[str, float], name: str) -> str:
+    """The time of a stage as a multiple of its lower bound."""
+    return f"{time_s / floors[name]:.1f}" if name in floors else ""
 
 
 def on_cpu(batches: int, rounds: int) -> None:
-    """Time and memory at batch 8 beside the loss on materialised logits; losses take turns round by round."""
+    """Print time and memory at batch 8, against the loss on materialised logits; losses take turns round by round."""
     with tempfile.TemporaryDirectory() as folder:
         record = measure(CPU_LOSSES, batch_size=CPU_BATCH, batches=batches, rounds=rounds, save=folder)
-        found = {str(one.params["loss"]): one for one in results(record)}
-    padding = 1 / (found[CPU_BASE].metrics["padding_efficiency"].value or 1)
+        by_loss = {str(result.params["loss"]): result for result in results(record)}
+    padding = 1 / (by_loss[CPU_BASE].metrics["padding_efficiency"].value or 1)
     print(f"Batch {CPU_BATCH}, padded/real {padding:.2f}, {batches} batches, {rounds} rounds\n")
     head = (
         "loss",
-        "s a step",
-        f"times as fast as {CPU_BASE}",
+        "s per step",
+        f"speed-up over {CPU_BASE}",
         "rank",
-        "peak over inputs, MB",
-        f"share of {CPU_BASE}'s",
+        "peak excluding inputs, MB",
+        f"ratio to {CPU_BASE}",
     )
-    table(head, [cpu_row(name, one, found[CPU_BASE]) for name, one in found.items()])
+    table(head, [cpu_row(name, result, by_loss[CPU_BASE]) for name, result in by_loss.items()])
 
 
-def cpu_row(name: str, one: Result, base: Result) -> list[str]:
-    """A loss on the CPU, beside the one on materialised logits."""
-    if not one.metrics:
-        return [name, one.status, "", "", "", ""]
-    step, peak = one.metrics["step_time"], one.metrics["peak_host_over_inputs_bytes"].value or 0
+def cpu_row(name: str, result: Result, base: Result) -> list[str]:
+    """The row of a loss on the CPU, compared with that on materialised logits."""
+    if not result.metrics:
+        return [name, result.status, "", "", "", ""]
+    step, peak = result.metrics["step_time"], result.metrics["peak_host_over_inputs_bytes"].value or 0
     base_s, base_peak = base.metrics["step_time"].value or 0, base.metrics["peak_host_over_inputs_bytes"].value or 1
-    rank = one.metrics["rank"].value
+    rank = result.metrics["rank"].value
     interval = "" if step.low is None or step.high is None else f" [{step.low:.2f}–{step.high:.2f}]"
     return [
-        f"{name} ({one.params['version']})",
+        f"{name} ({result.params['version']})",
         "–" if step.value is None else f"{step.value:.2f}{interval}",
         "–" if step.value is None else f"{base_s / step.value:.2f}×",
         "–" if rank is None else f"{rank:.0f}",
@@ -203,7 +202,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     """Print the tables."""
     chosen = options()
-    keep_off_tiles()
+    disable_amx_in_vm()
     machine = describe()
     where = torch.cuda.get_device_name() if chosen.device == "cuda" else f"{torch.get_num_threads()} threads"
     print(f"{machine.cpu}, {machine.logical_cores} cores, {where}; torch {torch.__version__}\n")

@@ -1,4 +1,4 @@
-"""Where the time of a fused loss goes on a GPU, stage by stage, and how far each is from what the device can do."""
+"""The time of each stage of a fused loss on a GPU, and its lower bound on the device."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PRODUCT_MARKS = ("gemm", "cutlass", "nvjet", "xmma", "splitk", "cublas")
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the device does at best, measured: bytes a second of a copy, operations a second of a large product."""
+    """The measured limits of the device: bytes per second of a copy, operations per second of a large product."""
 
     bytes_per_s: float
     operations_per_s: float
 
 
 def device_s(call: Callable[[], object], values: int = 10) -> float:
-    """The median device time of a call, warm."""
+    """The median device time of a call after warm-up."""
     for _ in range(3):
         call()
     times = []
@@ -44,7 +44,7 @@ def device_s(call: Callable[[], object], values: int = 10) -> float:
 
 
 def ceilings(dtype: torch.dtype) -> Ceilings:
-    """The ceilings in a type; float32 as PyTorch's settings have it."""
+    """Measure the limits in a type; float32 as PyTorch is set."""
     source = torch.empty(2**29, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copy_s = device_s(lambda: target.copy_(source))
@@ -63,7 +63,7 @@ def stage_of(kernel: str) -> str:
 
 
 def stage_times_s(step: Callable[[], object], steps: int = 5) -> dict[str, float]:
-    """Device seconds of each stage in one step, from a profile of its own."""
+    """Device seconds of each stage in one step, from a separate profile."""
     step()
     activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profile:
@@ -78,9 +78,9 @@ def stage_times_s(step: Callable[[], object], steps: int = 5) -> dict[str, float
 
 
 def floors_s(cells: int, width: int, symbols: int, dtype: torch.dtype, ceiling: Ceilings) -> dict[str, float]:
-    """The least seconds of each stage: its bytes or its operations over the ceiling.
+    """The lower bound of each stage in seconds: its bytes or its operations over the limit of the device.
 
-    Widths and vocabularies are rounded up to 16, as they are inside. The lattice waits for itself, not for bytes.
+    Width and vocabulary are rounded up to multiples of 16, as the loss does. The lattice has no such bound.
     """
     width, symbols = -(-width // 16) * 16, -(-symbols // 16) * 16
     hidden_s = cells * width * dtype.itemsize / ceiling.bytes_per_s
@@ -95,7 +95,7 @@ def floors_s(cells: int, width: int, symbols: int, dtype: torch.dtype, ceiling: 
 
 
 def peak_over_inputs_bytes(step: Callable[[], object]) -> int:
-    """The allocator's peak in one step, over what was allocated before it."""
+    """The allocator's peak in one step, excluding what was allocated before it."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

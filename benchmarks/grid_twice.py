@@ -1,16 +1,16 @@
-"""A grid taken twice, both runs killed at random moments and resumed: is anything lost, and do they agree?
+"""Measure a grid twice, with both runs killed at random moments and resumed: is anything lost, and do they agree?
 
     python benchmarks/grid_twice.py [ENGINE] [--durations 1,2,5,8,32] [--batch-sizes 1,4,8] [--rounds 3]
                                     [--values-s 2] [--seed 0] [--save FOLDER]
 
-Without an engine, a tiny Wav2Vec2 with random weights. The runs take turns: one goes on until SIGKILL ends it, some
-pieces later and in the middle of another, then the other goes on, so that a machine that drifts does so under both.
-Each turn is a fresh `stopwav.grid(…, resume=True)`. Whatever a kill left on disk must be the beginning of the finished
-run, and that must hold each round of each cell once.
+Without an engine, the engine is a tiny Wav2Vec2 with random weights. The runs take turns: each continues until SIGKILL
+ends it some pieces later, in the middle of a piece, so that a drift of the machine affects both. Each turn is a new
+`stopwav.grid(…, resume=True)`. What a kill left on disk must be the beginning of the finished run, which must contain
+each round of each cell once.
 
-Two runs agree on a cell where the 95 % interval of the ratio of their real-time factors (Welch's, on the logarithms of
-the medians of rounds, as `stopwav diff` has it) holds 1; of cells that are the same, that fails one in twenty. Prints
-Markdown; the exit code is 1 where a piece is lost or there twice.
+Two runs agree on a cell if the 95 % interval of the ratio of their real-time factors (Welch's, on the logarithms of the
+medians of rounds, as in `stopwav diff`) includes 1; for equal cells that fails once in twenty. Prints Markdown; the
+exit code is 1 if a piece is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from stopwav.measure.machine import describe
 from stopwav.record import Record
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change, ask_ratio
-from stopwav.studies.grid.run import GridSpec, cells_of
-from stopwav.studies.grid.cell import exact
-from stopwav.studies.round_pieces import measurements
-from stopwav.studies.grid.results import scaled
+from stopwav.stats.estimate import scaled
+from stopwav.studies.grid.cell import cells_of, exact, measurements
+from stopwav.studies.grid.spec import GridSpec
 
-# A turn ends within so many pieces, and then so many seconds: from before its first to somewhere in its last.
-MOST_PIECES, MOST_DELAY_S = 6, 4.0
+# A turn is killed after up to so many pieces, and then up to so many seconds: before its first piece, or within a later
+# one.
+MAX_PIECES, MAX_DELAY_S = 6, 4.0
 POLL_S = 0.25
 
 
 @dataclass
 class Run:
-    """One of the two: where it is, how long it took, and what was on disk whenever it was killed."""
+    """One of the two runs: its folder, its total time, and what was on disk after each kill."""
 
     folder: Path
     took_s: float = 0.0
@@ -50,26 +50,26 @@ class Run:
 
     @property
     def files(self) -> list[Path]:
-        """Its run files; one that a kill left empty, before its first line, is none."""
+        """Its run files, without those that a kill left empty."""
         return [file for file in self.folder.glob("*.jsonl") if file.stat().st_size]
 
     @property
     def record(self) -> Record:
-        """What it holds."""
+        """The record in its run file."""
         return Record.read(self.files[0])
 
     @property
-    def sound(self) -> bytes:
-        """The whole lines on disk."""
+    def whole_lines(self) -> bytes:
+        """The complete lines on disk."""
         content = b"".join(file.read_bytes() for file in self.files)
         return content[: content.rfind(b"\n") + 1]
 
     def turn(self, command: Sequence[str], pieces: int, delay_s: float) -> bool:
-        """Whether it ended by itself, before that many pieces more and a delay had passed and it was killed."""
-        start_s, goal = time.perf_counter(), self.sound.count(b"\n") + pieces
+        """Continue the run and kill it after that many more pieces and a delay; return whether it ended before that."""
+        start_s, goal = time.perf_counter(), self.whole_lines.count(b"\n") + pieces
         process = subprocess.Popen([*command, "--take", str(self.folder)])
         try:
-            while process.poll() is None and self.sound.count(b"\n") < goal:
+            while process.poll() is None and self.whole_lines.count(b"\n") < goal:
                 time.sleep(POLL_S)
             process.wait(delay_s)
         except subprocess.TimeoutExpired:
@@ -77,40 +77,40 @@ class Run:
         code = process.wait()
         self.took_s += time.perf_counter() - start_s
         if code < 0:
-            self.left.append(self.sound)
+            self.left.append(self.whole_lines)
         if code > 0:
             sys.exit(f"the run in {self.folder} ended with exit code {code}")
         return code == 0
 
     def faults(self) -> list[str]:
-        """What is lost, there twice, or no longer what it was when the run was killed."""
+        """The pieces that are lost, duplicated, or changed since a kill, as messages."""
         if len(self.files) != 1:
             return [f"{len(self.files)} run files instead of one"]
-        record, content = self.record, self.sound
+        record, content = self.record, self.whole_lines
         spec = GridSpec(**record.header.spec)
         places = [(exact(cell.duration_s), cell.batch_size) for cell in cells_of(spec)]
-        wanted: set[tuple[str | int, ...]] = {("cell", n, *place, 0) for n in range(spec.rounds) for place in places}
-        # What was throttled is taken once more, by itself and on purpose.
-        wanted |= {(*piece.key[:4], 1) for piece in record.pieces if piece.data.get("throttled")}
+        expected: set[tuple[str | int, ...]] = {("cell", n, *place, 0) for n in range(spec.rounds) for place in places}
+        # A throttled piece is measured once more, on purpose.
+        expected |= {(*piece.key[:4], 1) for piece in record.pieces if piece.data.get("throttled")}
         lines = content.count(b"\n")
-        found = {tuple(piece.key) for piece in record.pieces}
+        present = {tuple(piece.key) for piece in record.pieces}
         checks = {
-            f"{len(wanted - found)} pieces are lost": wanted <= found,
-            f"{lines} lines for header, {len(wanted)} pieces and end": lines == len(wanted) + 2,
-            "the run is not marked as finished": record.complete,
-            "what a kill had left was changed": all(content.startswith(part) for part in self.left),
+            f"{len(expected - present)} pieces are lost": expected <= present,
+            f"{lines} lines for header, {len(expected)} pieces and end": lines == len(expected) + 2,
+            "the run is not marked as complete": record.complete,
+            "lines from before a kill have changed": all(content.startswith(part) for part in self.left),
         }
         return [fault for fault, fine in checks.items() if not fine]
 
 
-def take_both(runs: Sequence[Run], command: Sequence[str], seed: int) -> None:
-    """Both runs, in turns that end at random moments, until both are complete."""
+def run_both(runs: Sequence[Run], command: Sequence[str], seed: int) -> None:
+    """Continue both runs in turn, each killed at random moments, until both are complete."""
     draw = random.Random(seed)
-    going = list(runs)
-    while going:
-        run = going.pop(0)
-        if not run.turn(command, draw.randint(0, MOST_PIECES), draw.uniform(0, MOST_DELAY_S)):
-            going.append(run)
+    incomplete = list(runs)
+    while incomplete:
+        run = incomplete.pop(0)
+        if not run.turn(command, draw.randint(0, MAX_PIECES), draw.uniform(0, MAX_DELAY_S)):
+            incomplete.append(run)
 
 
 def change_of(a: Sequence[float], b: Sequence[float]) -> Change:
@@ -125,17 +125,17 @@ def text(rtf: Estimate) -> str:
 
 
 def report(runs: Sequence[Run]) -> None:
-    """Print the table of both runs, and how they came about."""
+    """Print the table of both runs, how often each was killed, and how long each took."""
     first, second = (dict(measurements(run.record)) for run in runs)
     print("| duration × batch | RTF, first run | RTF, second run | second / first | agree |\n|---|---|---|---|---|")
     agreed = 0
     for cell in sorted(first, key=lambda cell: (cell.duration_s, cell.batch_size)):
         both = (first[cell], second[cell])
-        change = change_of(*([one.median_s for one in side.good] for side in both))
+        change = change_of(*([round_.median_s for round_ in measurement.good] for measurement in both))
         agree = change.low is not None and change.high is not None and change.low <= 1 <= change.high
         agreed += agree
         ratio = change.note if change.low is None else f"{change.value:.3f} [{change.low:.3f}, {change.high:.3f}]"
-        rtfs = " | ".join(text(scaled(side.time, 1 / cell.audio_s)) for side in both)
+        rtfs = " | ".join(text(scaled(measurement.time, 1 / cell.audio_s)) for measurement in both)
         print(f"| {cell} | {rtfs} | {ratio} | {'yes' if agree else 'no'} |")
     kills = " and ".join(str(len(run.left)) for run in runs)
     seconds = " and ".join(f"{run.took_s:.0f}" for run in runs)
@@ -143,7 +143,7 @@ def report(runs: Sequence[Run]) -> None:
 
 
 def save_tiny(folder: str) -> str:
-    """The engine's name of a tiny Wav2Vec2 that is saved there."""
+    """Save a tiny Wav2Vec2 in the folder and return its name as an engine."""
     from grid_wav2vec2 import save_model
 
     save_model(Path(folder), tiny=True)
@@ -159,14 +159,14 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--values-s", type=float, default=2.0, help="seconds of values after which a round ends")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", type=Path, help="keep both runs there; without it they are thrown away")
+    parser.add_argument("--save", type=Path, help="keep both runs there; by default they are deleted")
     parser.add_argument("--take", help=argparse.SUPPRESS)  # one turn of the run in that folder
     return parser.parse_args()
 
 
 def take(chosen: argparse.Namespace) -> None:
-    """Go on with the run of a folder until it is complete."""
-    # Most cells end by precision; the heavy ones, seconds a call, by time, and then have a value or two in a round.
+    """Continue the run in a folder until it is complete."""
+    # Most cells stop by precision; heavy ones, with seconds per call, stop by time, with one or two values per round.
     plan = Plan(min_values=5, max_values=50, warmup_s=0.5, min_values_s=0.5, max_values_s=chosen.values_s)
     grid(
         chosen.engine,
@@ -180,7 +180,7 @@ def take(chosen: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Take both runs and print what came of them."""
+    """Run both and print the comparison."""
     chosen = options()
     if chosen.take:
         return take(chosen)
@@ -191,11 +191,14 @@ def main() -> None:
         counts = ["--rounds", str(chosen.rounds), "--values-s", str(chosen.values_s)]
         folder = chosen.save or Path(scratch)
         runs = [Run(folder / name) for name in ("first", "second")]
-        take_both(runs, [sys.executable, __file__, engine, *sizes, *counts], chosen.seed)
+        run_both(runs, [sys.executable, __file__, engine, *sizes, *counts], chosen.seed)
         print(f"{chosen.engine or 'tiny Wav2Vec2'} on {machine.cpu}, {machine.logical_cores} cores\n")
         report(runs)
         faults = [f"{run.folder.name} run: {fault}" for run in runs for fault in run.faults()]
-    print("\n".join(faults) or "Every round of every cell is there once, and what each kill had left is unchanged.")
+    print(
+        "\n".join(faults)
+        or "Every round of every cell is there once, and the lines from before each kill are unchanged."
+    )
     sys.exit(1 if faults else 0)
 
 

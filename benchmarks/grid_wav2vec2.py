@@ -1,14 +1,14 @@
-"""The grid of a CTC model of wav2vec2-base's size with random weights, beside the same cells timed by a plain loop.
+"""The grid of a CTC model of wav2vec2-base's size with random weights, against the same cells timed by a plain loop.
 
     python benchmarks/grid_wav2vec2.py [--device cuda] [--dtypes float32,float16] [--tiny] [--rounds 1]
                                        [--durations 1,2,5,8,32] [--batch-sizes 1,4,8] [--save stopwav-runs]
 
-Prints a Markdown table for each precision. A grid that was stopped is gone on with, and its time is then that of what
-was left. CTC does the same work for whatever is said, so random weights do not matter. The plain loop is what one
-writes by hand: one fresh process that loads the model once and, for each cell, warms up for a second and takes the
-median of seconds of calls. There it takes turns with stopwav's own sampler on the same call: `sampler / loop`, the
-median over the turns of two such processes, is the instrument's error. `grid / loop` holds what one process differs
-from another by as well, and so does `loop / loop`, the same loop in the second process.
+Prints a Markdown table for each precision. An interrupted grid is resumed, and its time is then that of the rest. CTC
+does the same work for any speech, so random weights do not matter. The plain loop is what one writes by hand: one
+fresh process that loads the model once and, for each cell, warms up for a second and takes the median of seconds of
+calls. In it the loop takes turns with stopwav's own sampler on the same call: `sampler / loop`, the median over the
+turns of two such processes, is the error of the instrument. `grid / loop` also includes the difference between
+processes, and so does `loop / loop`, the same loop in the second process.
 """
 
 from __future__ import annotations
@@ -33,39 +33,40 @@ from transformers import (
 )
 
 from stopwav.engines.registry import make
+from stopwav.measure.clock import clock_for
 from stopwav.measure.machine import describe
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import FreshProcess
-from stopwav.measure.rounds import clock_for
 from stopwav.measure.sampler import sample
-from stopwav.studies import results
+from stopwav.studies.audio_input import BUNDLED, make_audio
+from stopwav.studies.grid.cell import BatchCall, GridCell
 from stopwav.studies.grid.run import grid
-from stopwav.studies.grid.cell import BUNDLED, BatchCall, Cell, make_audio
+from stopwav.studies.study import results
 
-# Clocks that were idle rise within a second of work.
+# Idle clocks rise within a second of work.
 WARM_UP_S = 1.0
-# Loop and sampler take short turns, so that a machine that drifts does so under both, for seconds of both.
+# Loop and sampler take short turns, for some seconds, so that a drift of the machine affects both.
 MIN_TURNS, MAX_TURNS, TURN_CALLS, TURNS_S = 7, 40, 6, 4.0
-# 6 values are the fewest of which the sampler's stop rule has an interval, and any interval will do.
+# The sampler's stop rule needs at least 6 values for an interval, and any interval will do.
 TURN_PLAN = Plan(min_values=TURN_CALLS, max_values=TURN_CALLS, warmup_s=0.0, min_values_s=0.0, precision=1.0)
-# Loading from a cold disk, or a cell of seconds a call, takes minutes at most.
+# Loading from a cold disk, or a cell with seconds per call, takes minutes at most.
 TIME_LIMIT_S = 600.0
-# How near two timings of the same call have to be.
+# The largest difference between two timings of the same call.
 TOLERANCE = 0.03
-# What a peer that failed says of a cell.
+# For a cell that a peer could not time.
 NONE: tuple[None, list[float]] = (None, [])
 RATIOS = ("grid / loop", "sampler / loop", "loop / loop")
 HEADER = (
     f"| duration × batch | RTF, wall | RTF, device | plain loop | {' | '.join(RATIOS)} "
     "| allocated, MB | device, MB | host, MB |\n|" + 10 * "---|"
 )
-# The letters, the word boundary and what CTC needs beside them: as many symbols as the published model has.
+# The letters, the word boundary and the special symbols of CTC: as many as in the published model.
 SYMBOLS = ["<pad>", "<s>", "</s>", "<unk>", "|", "'", *"abcdefghijklmnopqrstuvwxyz"]
 
 
 def save_model(folder: Path, tiny: bool) -> None:
     """Write a randomly initialised model and its processor as the toolkit does."""
-    # Tiny in front too: convolutions of the published width over raw samples would be nearly all of its time.
+    # Tiny convolutions too: at the published width they would take nearly all of the time.
     sizes = {
         "hidden_size": 64,
         "num_hidden_layers": 2,
@@ -90,10 +91,10 @@ class Peer:
         self._engine: Any = make(engine)
         self._device = device
 
-    def time(self, cell: Cell) -> tuple[float, list[float]]:
+    def time(self, cell: GridCell) -> tuple[float, list[float]]:
         """The median time of a batch in a plain loop, and the ratio `sampler / loop` of each turn.
 
-        The sampler's turn is held against the mean of the loop's before and after it: what drifts evenly cancels.
+        The sampler's turn is compared with the mean of the loop's turns before and after it: an even drift cancels.
         """
         rate_hz = self._engine.info.sample_rate_hz
         batch = [make_audio(BUNDLED, cell.duration_s, rate_hz, 0) for _ in range(cell.batch_size)]
@@ -108,9 +109,9 @@ class Peer:
             ratios.append(2 * by_sampler_s / (median(turns_s[-2]) + median(turns_s[-1])))
         return median(chain.from_iterable(turns_s)), ratios
 
-    def _loop(self, call: Callable[[], object], at_least: int, least_s: float = 0.0) -> list[float]:
+    def _loop(self, call: Callable[[], object], min_calls: int, min_s: float = 0.0) -> list[float]:
         times_s: list[float] = []
-        while len(times_s) < at_least or sum(times_s) < least_s:
+        while len(times_s) < min_calls or sum(times_s) < min_s:
             start_s = perf_counter()
             call()
             if self._device == "cuda":
@@ -119,8 +120,8 @@ class Peer:
         return times_s
 
 
-def loop(engine: str, cells: Sequence[Cell], device: str) -> dict[Cell, tuple[float, list[float]]]:
-    """What a peer says of each cell that it could time."""
+def loop(engine: str, cells: Sequence[GridCell], device: str) -> dict[GridCell, tuple[float, list[float]]]:
+    """The result of a peer for each cell that it could time."""
     with FreshProcess(Peer, engine, device) as peer:
         started = peer.start(TIME_LIMIT_S)
         outcomes = {cell: peer.call("time", cell, time_limit_s=TIME_LIMIT_S) for cell in cells}
@@ -136,35 +137,42 @@ def text(value: float | None, form: str, scale: float = 1.0) -> str:
 
 
 def over(value: float | None, other: float | None) -> float | None:
-    """The ratio, where there are both."""
+    """The ratio, or `None` if either is missing."""
     return None if value is None or other is None else value / other
 
 
 def table(engine: str, chosen: argparse.Namespace) -> list[str]:
-    """The rows of one precision, and what they took."""
+    """The rows of one precision, and how long they took."""
     start, rounds = perf_counter(), chosen.rounds
     durations = [float(part) for part in chosen.durations.split(",")]
     batch_sizes = [int(part) for part in chosen.batch_sizes.split(",")]
     record = grid(engine, durations=durations, batch_sizes=batch_sizes, rounds=rounds, save=chosen.save, resume=True)
-    found = [result for result in results(record) if result.params["kind"] == "cell"]
+    cell_results = [result for result in results(record) if result.params["kind"] == "cell"]
     grid_s = perf_counter() - start
-    cells = [Cell(float(str(one.params["duration_s"])), int(str(one.params["batch_size"]))) for one in found]
-    went_well = [cell for cell, one in zip(cells, found, strict=True) if one.status == "ok"]
-    peers, others = (loop(engine, went_well, chosen.device) for _ in range(2))
+    cells = [
+        GridCell(float(str(result.params["duration_s"])), int(str(result.params["batch_size"])))
+        for result in cell_results
+    ]
+    measured = [cell for cell, result in zip(cells, cell_results, strict=True) if result.status == "ok"]
+    peers, others = (loop(engine, measured, chosen.device) for _ in range(2))
     loops_s = perf_counter() - start - grid_s
     rows, near = [HEADER], dict.fromkeys(RATIOS, 0)
-    for cell, one in zip(cells, found, strict=True):
-        value = {name: estimate.value for name, estimate in one.metrics.items()}
-        rtf, (by_hand_s, turns), (again_s, more) = value.get("rtf"), peers.get(cell, NONE), others.get(cell, NONE)
+    for cell, result in zip(cells, cell_results, strict=True):
+        value = {name: estimate.value for name, estimate in result.metrics.items()}
+        rtf, (loop_s, turns), (second_loop_s, second_turns) = (
+            value.get("rtf"),
+            peers.get(cell, NONE),
+            others.get(cell, NONE),
+        )
         ratios = [
-            None if rtf is None else over(rtf * cell.audio_s, by_hand_s),
-            median(turns + more) if turns + more else None,
-            over(again_s, by_hand_s),
+            None if rtf is None else over(rtf * cell.audio_s, loop_s),
+            median(turns + second_turns) if turns + second_turns else None,
+            over(second_loop_s, loop_s),
         ]
         rtfs = [
-            one.status if rtf is None else f"{rtf:.2E}",
+            result.status if rtf is None else f"{rtf:.2E}",
             text(value.get("device_rtf"), ".2E"),
-            text(by_hand_s, ".2E", cell.audio_s),
+            text(loop_s, ".2E", cell.audio_s),
         ]
         memory = [text(value.get(f"peak_{part}_bytes"), ",.0f", 1e6) for part in ("allocated", "device", "host")]
         parts = [str(cell), *rtfs, *(text(ratio, ".3f") for ratio in ratios), *memory]

@@ -1,4 +1,4 @@
-"""What the harness adds to each chunk of an engine that does nothing. Prints a Markdown table.
+"""The overhead of the harness per chunk, on an engine that does nothing. Prints a Markdown table.
 
 python benchmarks/overhead.py
 """
@@ -24,20 +24,20 @@ CHUNK_MS = 10
 
 
 class Nothing:
-    """An engine that does nothing, and a stream of it."""
+    """An engine that does nothing; it is its own stream."""
 
     info = EngineInfo(name="nothing", version="1", chunk_s=CHUNK_MS / 1e3)
 
     def open(self) -> Nothing:
-        """Itself."""
+        """Return itself."""
         return self
 
     def push(self, samples: object) -> list[Hypothesis]:
-        """Nothing."""
+        """Return no text."""
         return []
 
     def finish(self) -> list[Hypothesis]:
-        """Nothing."""
+        """Return no text."""
         return []
 
 
@@ -59,7 +59,7 @@ def main() -> None:
     print("|---|---|---|---|")
     cells = " | ".join(f"{nearest_rank(added_us, p):.2f}" for p in (0.50, 0.95, 0.99))
     print(f"| added to the engine's own time | {cells} |")
-    print(f"\nThe whole loop, slicing and bookkeeping included: {loop_us:.1f} µs a chunk, outside the timed part.")
+    print(f"\nThe whole loop, slicing and bookkeeping included: {loop_us:.1f} µs per chunk, outside the timed part.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Virtual time against real time: the same engine and audio, fed each way in turn. Prints a Markdown table.
+"""Virtual time against real time: the same engine and audio, streamed each way in turn. Prints a Markdown table.
 
     python benchmarks/pace.py [ENGINE] [UTTERANCES] [ROUNDS]
 
-Paced by the clock a stream takes as long as its audio. The paces take turns utterance by utterance, so that a drift of
-the machine touches all alike.
+In real time a stream takes as long as its audio. The paces take turns utterance by utterance, so that a drift of the
+machine affects all of them.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ PACES: tuple[Pace, ...] = ("virtual", "real", "idle")
 
 
 def traces_by_pace(engine: str, utterances: int, rounds: int) -> dict[Pace, list[Trace]]:
-    """Traces of the first utterances of the bundled corpus, fed at each pace."""
+    """Traces of the first utterances of the bundled corpus, streamed at each pace."""
     runner = StreamRunner(engine, None)
     chosen = load_corpus("bundled").utterances[:utterances]
     for utterance in chosen[:2]:
         runner.stream(utterance, "virtual")
-    found: dict[Pace, list[Trace]] = {pace: [] for pace in PACES}
+    traces: dict[Pace, list[Trace]] = {pace: [] for pace in PACES}
     for turn, utterance in enumerate(chosen * rounds):
         for pace in PACES[:: 1 if turn % 2 == 0 else -1]:
-            found[pace].append(trace_from_json(runner.stream(utterance, pace)["trace"]))
-    return found
+            traces[pace].append(trace_from_json(runner.stream(utterance, pace)["trace"]))
+    return traces
 
 
 def main() -> None:
     """Print the table."""
     engine = sys.argv[1] if len(sys.argv) > 1 else "pocketsphinx"
     utterances, rounds = (int(text) for text in (*sys.argv[2:4], *("6", "3")[len(sys.argv[2:4]) :]))
-    found = traces_by_pace(engine, utterances, rounds)
-    lags = {pace: [chunk.lag_s for trace in traces for chunk in trace.chunks[:-1]] for pace, traces in found.items()}
+    traces = traces_by_pace(engine, utterances, rounds)
+    lags = {pace: [chunk.lag_s for trace in group for chunk in trace.chunks[:-1]] for pace, group in traces.items()}
     columns = {
         "real": lags["real"],
-        "real, from its service times": [lag for trace in found["real"] for lag in reconstructed_lags(trace)],
+        "real, from its service times": [lag for trace in traces["real"] for lag in reconstructed_lags(trace)],
         "virtual": lags["virtual"],
         "idle": lags["idle"],
     }

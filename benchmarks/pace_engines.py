@@ -3,8 +3,8 @@
     python benchmarks/pace.py benchmarks/pace_engines.py:Small
     python benchmarks/pace.py benchmarks/pace_engines.py:Large
 
-Both add up a fixed number of bytes. Where paces differ for the large one alone, the machine forgot its memory between
-chunks; where they differ for both, the pacing itself would be at fault.
+Both add up a fixed number of bytes. If paces differ only for the large one, its memory left the cache between chunks;
+if they differed for both, the pacing itself would be at fault.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stopwav.engines.protocol import EngineInfo
 from stopwav.speech.events import Hypothesis
 
-# What is added up per chunk: some 20 ms on one core, as pocketsphinx takes.
+# Added up per chunk: about 20 ms on one core, as with pocketsphinx.
 WORK_BYTES = 192 * 2**20
 
 
@@ -27,17 +27,17 @@ class Engine:
         self.info = EngineInfo(name=f"{memory_bytes >> 10} KiB", version="1")
 
     def open(self) -> Engine:
-        """The stream, which has no state."""
+        """Return itself: a stream has no state."""
         return self
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """Nothing, after the work."""
+        """Do the work and return no text."""
         for _ in range(WORK_BYTES // self._memory.nbytes):
             self._memory.sum()
         return []
 
     def finish(self) -> list[Hypothesis]:
-        """An empty text."""
+        """Return an empty text."""
         return [Hypothesis("")]
 
 

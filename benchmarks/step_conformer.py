@@ -1,8 +1,8 @@
-"""The published training step of the Conformer transducer, measured again: shares, backward, loss and overhead.
+"""The published training step of the Conformer transducer, repeated: shares, backward, loss and overhead.
 
     python benchmarks/step_conformer.py --device cuda
 
-prints Markdown. Published are forward times alone, in CUDA ms, float32, batches sorted under 30,000 frames.
+prints Markdown. Only forward times were published, in CUDA ms, float32, batches sorted under 30,000 frames.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     options.add_argument("--max-frames", type=int, default=30_000)
     options.add_argument("--steps", type=int, default=10)
     options.add_argument("--rounds", type=int, default=3)
-    asked = options.parse_args()
+    chosen = options.parse_args()
     lines = ["| step | ms | frames/s | forward ms | loss ms | backward ms | peak | overhead |", "|:---|" + "---:|" * 7]
     for name, loss, number in (
         ("float32, pruned", "pruned", {}),
@@ -46,34 +46,34 @@ def main() -> None:
         ("bf16 autocast, pruned", "pruned", {"dtype": "bfloat16", "autocast": True}),
         ("bf16 autocast, fused", "fused", {"dtype": "bfloat16", "autocast": True}),
     ):
-        found = measured(asked, f"{asked.model},loss={loss}", number)
-        lines.append(summary(name, found[0]))
-        if loss == "pruned" and found[0].metrics:
+        step, *modules = measured(chosen, f"{chosen.model},loss={loss}", number)
+        lines.append(summary(name, step))
+        if loss == "pruned" and step.metrics:
             print(f"\n{name}\n")
-            print("\n".join(shares(found)))
+            print("\n".join(shares(modules)))
     print()
     print("\n".join(lines))
 
 
-def measured(asked: argparse.Namespace, model: str, number: Mapping[str, object]) -> list[stopwav.Result]:
+def measured(chosen: argparse.Namespace, model: str, number: Mapping[str, object]) -> list[stopwav.Result]:
     """The results of one run."""
     with tempfile.TemporaryDirectory() as folder:
         record = stopwav.step(
             model,
-            device=asked.device,
-            max_frames=asked.max_frames,
+            device=chosen.device,
+            max_frames=chosen.max_frames,
             sort=True,
-            steps=asked.steps,
-            rounds=asked.rounds,
+            steps=chosen.steps,
+            rounds=chosen.rounds,
             save=folder,
             **number,  # type: ignore[arg-type]
         )
         return stopwav.results(record)
 
 
-def shares(found: list[stopwav.Result]) -> list[str]:
-    """Forward and backward of each label, and its share of the layers' forward beside the published one."""
-    rows = {str(one.params.get("label")): one for one in found[1:] if one.params.get("label")}
+def shares(modules: list[stopwav.Result]) -> list[str]:
+    """Forward and backward of each label, and its share of the layers' forward, with the published one."""
+    rows = {str(module.params.get("label")): module for module in modules if module.params.get("label")}
     whole = {part: rows[WHOLE].metrics[f"{part}_time"].value or 0.0 for part in ("forward", "backward")}
     lines = ["| | forward ms | of the layers' | published | backward ms | of the layers' |", "|:---|" + "---:|" * 5]
     for label, published_ms in PUBLISHED.items():
@@ -91,14 +91,14 @@ def shares(found: list[stopwav.Result]) -> list[str]:
 
 
 def summary(name: str, step: stopwav.Result) -> str:
-    """The line of a run."""
+    """The table row of a run."""
     if not step.metrics:
         return f"| {name} | {step.status} |"
-    value = {key: one.value or 0.0 for key, one in step.metrics.items()}
+    value = {key: estimate.value or 0.0 for key, estimate in step.metrics.items()}
     times = [f"{1e3 * value[f'{part}_time']:.1f}" for part in ("forward", "loss", "backward")]
-    pace = f"{1e3 * value['step_time']:.1f} | {value['frames_per_second']:.0f}"
+    speed = f"{1e3 * value['step_time']:.1f} | {value['frames_per_second']:.0f}"
     peak = format_bytes(value["peak_bytes"]) if "peak_bytes" in value else "–"
-    return f"| {name} | {pace} | {' | '.join(times)} | {peak} | {value['overhead']:+.1%} |"
+    return f"| {name} | {speed} | {' | '.join(times)} | {peak} | {value['overhead']:+.1%} |"
 
 
 if __name__ == "__main__":

@@ -15,19 +15,19 @@ FILES = ("emformer", "rnnt", "rnnt_decoder")
 
 
 def load_models(folder: Path | None = None) -> tuple[Any, str] | None:
-    """torchaudio's models and its version; `None` where it neither imports nor lies in the folder."""
+    """torchaudio's models and version; `None` if it neither imports nor is in the folder."""
     try:
         torchaudio = importlib.import_module("torchaudio")
         return importlib.import_module("torchaudio.models"), str(torchaudio.__version__)
-    except (ImportError, OSError):  # a binary part of another torch fails to link
+    except (ImportError, OSError):  # a binary part built for another torch fails to link
         for name in [name for name in sys.modules if name.split(".")[0] == "torchaudio"]:
             del sys.modules[name]
     if folder is None or not (folder / "models" / "rnnt_decoder.py").is_file():
         return None
-    return _files_alone(folder), f"{_version(folder)}, its Python files alone"
+    return _load_files(folder), f"{_version(folder)}, Python files only"
 
 
-def _files_alone(folder: Path) -> types.ModuleType:
+def _load_files(folder: Path) -> types.ModuleType:
     package, models = types.ModuleType("torchaudio"), types.ModuleType("torchaudio.models")
     package.__path__, models.__path__ = [], []
     sys.modules |= {"torchaudio": package, "torchaudio.models": models}
@@ -44,5 +44,5 @@ def _files_alone(folder: Path) -> types.ModuleType:
 
 def _version(folder: Path) -> str:
     path = folder / "version.py"
-    found = re.search(r"__version__ = ['\"](.+?)['\"]", path.read_text()) if path.is_file() else None
-    return found[1] if found else "of unknown version"
+    match = re.search(r"__version__ = ['\"](.+?)['\"]", path.read_text()) if path.is_file() else None
+    return match[1] if match else "of unknown version"

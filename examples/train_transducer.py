@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from stopwav.losses import transducer_loss
-from stopwav.models.logmel import LogMel
+from stopwav.models.features import LogMel
 from stopwav.speech.audio import load
 from stopwav.speech.corpus import bundled_corpus
 

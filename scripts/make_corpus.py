@@ -1,9 +1,9 @@
-"""Makes the bundled corpus: speaks the sentences of its transcripts.txt with flite, and writes audio and word times.
+"""Make the bundled corpus: speak the sentences of its transcripts.txt with flite, and write audio and word times.
 
     python scripts/make_corpus.py [FOLDER]
 
-An id ends in the voice that speaks it. flite knows when each phone ends because it decides it, so the word times are
-exact and no aligner is involved. Needs the Debian package `libflite1`. Run again, it writes the same bytes.
+An id ends in the name of its voice. flite itself decides when each phone ends, so the word times are exact and need no
+aligner. Needs the Debian package `libflite1`. Every run writes the same bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CORPUS = Path(__file__).resolve().parent.parent / "src/stopwav/speech/data/corpu
 
 
 class Wave(ctypes.Structure):
-    """The C struct in which flite hands out samples."""
+    """The C struct in which flite returns samples."""
 
     _fields_ = (
         ("type", ctypes.c_char_p),
@@ -39,7 +39,7 @@ class Wave(ctypes.Structure):
 
 
 class Flite:
-    """flite's shared library, with the few of its functions that speaking and reading the times need."""
+    """flite's shared library, with the functions that are needed to speak and to read the times."""
 
     def __init__(self) -> None:
         try:
@@ -57,13 +57,13 @@ class Flite:
         self.next = self._function("item_next", pointer, pointer)
         self.previous = self._function("item_prev", pointer, pointer)
         self.daughter = self._function("item_daughter", pointer, pointer)
-        self.seen_from = self._function("item_as", pointer, pointer, text)
+        self.item_as = self._function("item_as", pointer, pointer, text)
         self.number = self._function("item_feat_float", ctypes.c_float, pointer, text)
         self.string = self._function("item_feat_string", text, pointer, text)
         self.delete = self._function("delete_utterance", None, pointer)
 
     def voice(self, name: str) -> int:
-        """A handle of the voice of that name."""
+        """The handle of the voice of that name."""
         register = getattr(ctypes.CDLL(f"libflite_cmu_us_{name}.so.1"), f"register_cmu_us_{name}")
         register.restype, register.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
         return int(register(None))
@@ -82,7 +82,7 @@ class Flite:
 
 def speak(flite: Flite, voice: int, sentence: str) -> tuple[NDArray[np.int16], int, tuple[Word, ...]]:
     """The samples of a spoken sentence, their rate, and the time of every word."""
-    # Breath and hiss are random numbers of the C library: seeded here, an utterance does not depend on those before it.
+    # Noise comes from the C library's random numbers: seeded here, an utterance does not depend on those before it.
     ctypes.CDLL(None).srand(1)
     utterance = flite.synthesise(sentence.encode(), voice)
     wave = flite.wave(utterance).contents
@@ -94,22 +94,22 @@ def speak(flite: Flite, voice: int, sentence: str) -> tuple[NDArray[np.int16], i
 
 
 def _words(flite: Flite, utterance: int) -> Iterator[Word]:
-    """One word per token: flite splits `captain's` in two, the transcript does not."""
+    """The words, one per token: flite splits `captain's` in two, the transcript does not."""
     for token in flite.siblings(flite.head(flite.relation(utterance, b"Token"))):
         segments = [
-            flite.seen_from(segment, b"Segment")
+            flite.item_as(segment, b"Segment")
             for part in flite.siblings(flite.daughter(token))
-            for syllable in flite.siblings(flite.daughter(flite.seen_from(part, b"SylStructure")))
+            for syllable in flite.siblings(flite.daughter(flite.item_as(part, b"SylStructure")))
             for segment in flite.siblings(flite.daughter(syllable))
         ]
         (text,) = normalise(flite.string(token, b"name").decode())  # a token of two words has no time for each
-        # A segment knows its end only; it starts where the one before it (at least the leading pause) ends.
+        # A segment has only an end; it starts where the one before it (at least the leading pause) ends.
         start_s = flite.number(flite.previous(segments[0]), b"end")
         yield Word(text, round(start_s, 4), round(flite.number(segments[-1], b"end"), 4))
 
 
 def make(folder: Path) -> float:
-    """Seconds of audio written to `folder`, beside `transcripts.txt` and `words.ctm`."""
+    """Write the audio, `transcripts.txt` and `words.ctm` to `folder`; return the seconds of audio."""
     flite = Flite()
     voices: dict[str, int] = {}
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def make(folder: Path) -> float:
 
 
 def main() -> None:
-    """Nothing; the corpus lies in the folder asked for."""
+    """Write the corpus to the folder of the command line."""
     parser = argparse.ArgumentParser(description="Speak the bundled corpus with flite.")
     parser.add_argument("folder", nargs="?", type=Path, default=CORPUS)
     folder = parser.parse_args().folder

@@ -1,7 +1,7 @@
-"""Packs a joint histogram of frames and tokens into the table that stopwav ships: python scripts/make_shapes.py CSV.
+"""Pack a joint histogram of frames and tokens into the table that stopwav ships: python scripts/make_shapes.py CSV.
 
-The CSV has the columns t_low, t_high, u_low, u_high (both ends inside the bin) and count. What is shipped are the
-counts alone, with the number of the bin along each axis.
+The CSV has the columns t_low, t_high, u_low, u_high (both inclusive) and count. Only the counts are shipped, with the
+number of the bin along each axis.
 """
 
 import csv
@@ -14,7 +14,7 @@ TABLE = Path(__file__).parent.parent / "src" / "stopwav" / "speech" / "data" / "
 
 
 def pack(source: Path, table: Path = TABLE) -> None:
-    """Write the counts of the bins that hold an utterance, and how wide a bin is."""
+    """Write the counts of the non-empty bins, and the width of a bin."""
     with source.open(newline="") as file:
         rows = [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
     frames_width = rows[0]["t_high"] - rows[0]["t_low"] + 1

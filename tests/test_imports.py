@@ -1,15 +1,18 @@
-"""Who may import whom, and what must not be imported at all."""
+"""Who may import whom, and what must not be imported at all. Imports inside functions count like any other."""
 
 import ast
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "stopwav"
+STUDIES = {"latency", "grid", "compare", "loss", "step"}
 
-# `errors` may be imported by all. `cli` holds the verbs, so it may import everything; nothing imports `cli`.
+# What each part may import besides itself; `errors` may be imported by all.
 ALLOWED = {
     "stats": set(),
     "speech": set(),
@@ -18,46 +21,130 @@ ALLOWED = {
     "losses": {"measure.stages"},
     "engines": {"speech", "models", "measure.stages"},
     "record": {"stats"},
-    "studies": {
-        "stats",
-        "speech",
-        "measure",
-        "models",
-        "losses",
-        "engines",
-        "record",
-        "profiling.tracer",
-        "profiling.schedule",
-        "profiling.analysis",
-    },
     "report": {"record", "stats"},
-    # What the user calls in their own code, as `cli` is what they call in a shell: it measures, and has it printed.
+    # What users call in their own code, as `cli` is what they call in a shell: it measures, and has it printed.
     "profiling": {"stats", "measure", "report"},
+    "studies": {"stats", "speech", "measure", "models", "losses", "engines", "record", "profiling", "report", "cli"},
+    # The verbs that belong to no study: each calls the function of its name.
+    "cli": {"stats", "speech", "measure", "models", "losses", "engines", "record", "profiling", "report", "studies"},
 }
+# Inside a study's folder only these show anything.
+SHOWING = {"document.py", "charts.py", "verb.py", "__init__.py"}
 
 
-def imports_of(path: Path) -> set[str]:
-    """What of the package a file imports, as paths below it."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "stopwav":
-            found.add(node.module.removeprefix("stopwav").lstrip("."))
-        elif isinstance(node, ast.Import):
-            found |= {a.name.removeprefix("stopwav.") for a in node.names if a.name.startswith("stopwav")}
-    return found
+def files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
 
 
-def layers() -> list[tuple[str, Path]]:
-    files = [(path.relative_to(SOURCE).parts[0].removesuffix(".py"), path) for path in sorted(SOURCE.rglob("*.py"))]
-    return [(layer, path) for layer, path in files if layer in ALLOWED]
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.parametrize(("layer", "path"), layers(), ids=lambda value: getattr(value, "name", value))
-def test_layers_import_only_what_they_may(layer: str, path: Path) -> None:
-    allowed = {"errors", layer, *ALLOWED[layer]}
-    for module in imports_of(path):
+MODULES = {module_of(path): path for path in files()}
+
+
+def imported_names(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Every module or name that a file imports, in full, wherever the import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".")[: len(module.split(".")) - node.level + is_package]
+                base = ".".join([*package, *([base] if base else [])])
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield full if full in MODULES else base
+
+
+def imports_of(path: Path, tree: ast.AST | None = None) -> set[str]:
+    """The modules of the package that a file imports; only for its types does not count."""
+    module, is_package = module_of(path), path.name == "__init__.py"
+    tree = tree or without_type_checking(ast.parse(path.read_text()))
+    return {name for name in imported_names(tree, module, is_package) if name.split(".")[0] == "stopwav"}
+
+
+def without_type_checking(tree: ast.Module) -> ast.Module:
+    """The file as it runs: what stands under `if TYPE_CHECKING` does not."""
+
+    class Drop(ast.NodeTransformer):
+        def visit_If(self, node: ast.If) -> ast.AST | None:
+            named = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            return None if named else self.generic_visit(node)
+
+    return Drop().visit(tree)
+
+
+def part_of(module: str) -> str:
+    return module.removeprefix("stopwav").lstrip(".")
+
+
+def test_the_reader_sees_every_kind_of_import() -> None:
+    code = "import stopwav.a\nfrom stopwav import record\nfrom . import stats\ndef f():\n    from .cli import options\n"
+    names = set(imported_names(ast.parse(code), "stopwav", is_package=True))
+    assert names == {"stopwav.a", "stopwav.record", "stopwav.stats", "stopwav.cli.options"}
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_part_imports_only_what_it_may(path: Path) -> None:
+    part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if part not in ALLOWED:
+        return
+    allowed = {"errors", part, *ALLOWED[part]}
+    for module in imports_of(path, ast.parse(path.read_text()) if part != "studies" else None):
+        name = part_of(module)
         # The version is the one name that everyone may take from the package itself.
-        assert module == "" or any(module == name or module.startswith(f"{name}.") for name in allowed), module
+        assert name == "" or any(name == one or name.startswith(f"{one}.") for one in allowed), module
+
+
+def test_no_study_imports_another_and_only_what_shows_it_imports_the_report() -> None:
+    for study in STUDIES:
+        for path in (SOURCE / "studies" / study).rglob("*.py"):
+            for module in imports_of(path):
+                parts = part_of(module).split(".")
+                if parts[0] == "studies" and len(parts) > 1 and parts[1] in STUDIES:
+                    assert parts[1] == study, f"{path} imports {module}"
+                if parts[0] in ("report", "cli"):
+                    assert path.name in SHOWING or path.name.endswith("_charts.py"), f"{path} imports {module}"
+
+
+def test_report_and_cli_name_no_study() -> None:
+    for part in ("report", "cli"):
+        for path in (SOURCE / part).rglob("*.py"):
+            for module in imports_of(path):
+                parts = part_of(module).split(".")
+                own = path.name == "demo.py"  # the demo is a latency run
+                assert own or parts[0] != "studies" or len(parts) < 2 or parts[1] not in STUDIES, f"{path}: {module}"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = {
+        name: {one for one in imports_of(path) if one in MODULES and one != name} for name, path in MODULES.items()
+    }
+    # A package's own names are what it gives to users: importing a module of it does not need them.
+    done: set[str] = set()
+
+    def walk(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " → ".join((*trail[trail.index(name) :], name))
+        if name not in done:
+            for other in sorted(graph[name]):
+                walk(other, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        walk(name, ())
+
+
+def test_one_name_is_one_class() -> None:
+    names = Counter(
+        node.name
+        for path in files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def modules_after(code: str) -> set[str]:
@@ -74,8 +161,12 @@ def test_importing_stopwav_imports_neither_torch_nor_an_engine_nor_numpy() -> No
     assert not {name for name in loaded if name.startswith("stopwav.engines")}
 
 
-def test_no_study_imports_torch() -> None:
-    assert "torch" not in modules_after("import stopwav; stopwav.latency; stopwav.results")
+def test_no_study_imports_torch_or_altair() -> None:
+    from stopwav.studies.study import LISTED
+
+    names = ", ".join(f"find_study({name!r})" for name in LISTED)
+    loaded = modules_after(f"import stopwav; from stopwav.studies.study import find_study; {names}")
+    assert not loaded & {"torch", "altair", "vl_convert"}
 
 
 def test_measure_is_a_function_whatever_was_imported_before() -> None:
@@ -93,20 +184,20 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_files_and_functions_stay_small() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path in files():
         lines = path.read_text().splitlines()
-        assert len(lines) <= 330, path
+        assert len(lines) <= 350, path
         for node in ast.walk(ast.parse("\n".join(lines))):
             if isinstance(node, ast.FunctionDef):
                 # The body alone: a verb's options are its documentation.
                 assert (node.end_lineno or 0) - node.body[0].lineno <= 45, f"{path}: {node.name}"
 
 
-def test_only_cli_and_report_print_and_only_cli_exits() -> None:
-    for path in SOURCE.rglob("*.py"):
-        layer = path.relative_to(SOURCE).parts[0]
+def test_only_cli_report_and_verbs_print_and_only_cli_exits() -> None:
+    for path in files():
+        part = path.relative_to(SOURCE).parts[0]
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
-                assert layer in ("cli", "report"), path
+                assert part in ("cli", "report") or path.name == "verb.py", path
             if isinstance(node, ast.Attribute) and node.attr == "exit":
-                assert layer == "cli", path
+                assert part == "cli", path

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stopwav.record import Record, Result
-from stopwav.studies import results
+from stopwav.studies.study import results
 
 DATA = Path(__file__).parent / "data"
 

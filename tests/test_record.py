@@ -1,4 +1,4 @@
-"""The run file: whatever happens to it, no piece is lost and none is there twice."""
+"""The run file: whatever happens to it, no piece is lost or duplicated."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
@@ -62,14 +62,14 @@ def test_a_file_cut_at_any_byte_resumes_with_the_whole_lines(tmp_path: Path) -> 
 def test_a_piece_cannot_be_added_twice(tmp_path: Path) -> None:
     with Record.create(tmp_path / "r.jsonl", header()) as record:
         record.append(piece(1))
-        with pytest.raises(StopwavError, match="there already"):
+        with pytest.raises(StopwavError, match="exists already"):
             record.append(piece(1))
 
 
-def test_a_second_writer_is_refused_and_the_lock_ends_with_its_holder(tmp_path: Path) -> None:
+def test_a_second_writer_is_rejected_and_the_lock_ends_with_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     record = Record.create(path, header())
-    with pytest.raises(StopwavError, match="another stopwav"):
+    with pytest.raises(StopwavError, match="another stopwav process"):
         Record.resume(path)
     record.close()
     Record.resume(path).close()
@@ -97,13 +97,13 @@ def test_a_piece_is_on_disk_before_append_returns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "holds no run"),
-        (b'{"kind":"header"', "holds no run"),
-        (b"not a run\n", "not a stopwav run file"),
+        (b"", "no complete line"),
+        (b'{"kind":"header"', "no complete line"),
+        (b"not a run\n", "the first line is not a run header"),
         (b'{"kind":"header","format":99,"stopwav":"9.0","study":"s","started":"","spec":{}}\n', "upgrade stopwav"),
     ],
 )
-def test_a_file_that_is_no_run_is_refused_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_that_is_not_a_run_is_rejected_with_its_name(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "odd.jsonl"
     path.write_bytes(content)
     with pytest.raises(StopwavError, match=reason) as error:
@@ -121,6 +121,11 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path) -> None:
             Record.read(path)
 
 
+def test_a_run_that_is_not_writable_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(StopwavError, match=rf"cannot resume {tmp_path}: it is not writable \(Is a directory\)"):
+        Record.resume(tmp_path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StopwavError, match=r"gone\.jsonl"):
         Record.read(tmp_path / "gone.jsonl")
@@ -135,7 +140,7 @@ def test_names_of_new_runs_do_not_collide(tmp_path: Path) -> None:
         path.touch()
 
 
-def test_runs_are_found_newest_first_and_junk_is_passed_over(tmp_path: Path) -> None:
+def test_runs_are_listed_newest_first_and_junk_is_skipped(tmp_path: Path) -> None:
     for index, name in enumerate(["latency-a", "latency-b", "grid-c"]):
         write(tmp_path / f"{name}.jsonl")
         os.utime(tmp_path / f"{name}.jsonl", (index, index))
@@ -143,6 +148,7 @@ def test_runs_are_found_newest_first_and_junk_is_passed_over(tmp_path: Path) -> 
     assert [record.path.stem for record in runs_in(tmp_path, "latency")] == ["latency-b", "latency-a"]
 
 
+@settings(max_examples=30)  # each writes to disk
 @given(text=st.text(), number=st.floats(allow_nan=False, allow_infinity=False))
 def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, text: str, number: float) -> None:
     path = tmp_path_factory.mktemp("r") / "r.jsonl"
@@ -165,12 +171,12 @@ def test_a_lone_surrogate_from_an_engine_survives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["a-file", "a-file/below", "x" * 300])
 def test_a_folder_that_cannot_be_used_is_an_error_in_one_line(folder: str, tmp_path: Path) -> None:
     (tmp_path / "a-file").write_text("kept")
-    with pytest.raises(StopwavError, match=r"no run can be written there .*name another folder with --save"):
+    with pytest.raises(StopwavError, match=r"cannot create the run file .*choose another folder with --save"):
         Record.create(tmp_path / folder / "run.jsonl", header())
     assert (tmp_path / "a-file").read_text() == "kept"
 
 
-def test_a_disk_that_is_full_loses_nothing_that_was_measured(tmp_path: Path) -> None:
+def test_a_full_disk_loses_no_measurement(tmp_path: Path) -> None:
     script = """
 import resource, sys
 from pathlib import Path
@@ -188,14 +194,14 @@ with Record.create(path, Header(stopwav="0.0", study="latency", started=now(), s
 """
     path = tmp_path / "run.jsonl"
     done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
-    assert "what was measured before is kept: make room, then go on with --resume" in done.stdout
+    assert "earlier measurements are kept: free some space, then continue with --resume" in done.stdout
     with Record.resume(path) as record:
-        assert [one.key for one in record.pieces] == [["stream", 0]]
+        assert [kept.key for kept in record.pieces] == [["stream", 0]]
         record.append(piece(1))
-    assert Record.read(path).found == 2
+    assert Record.read(path).previous_count == 2
 
 
-def test_a_line_nested_without_end_is_an_error_in_one_line(tmp_path: Path) -> None:
+def test_a_deeply_nested_line_is_an_error_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     write(path)
     path.write_text(path.read_text() + "[" * 100_000 + "\n")

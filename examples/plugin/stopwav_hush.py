@@ -1,4 +1,4 @@
-"""Hush: hears everything and writes nothing. What it costs is the floor under every other engine's numbers."""
+"""Hush: takes all audio and writes nothing. Its cost is the lower limit for every other engine."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,11 @@ class Hush:
     info = EngineInfo(name="hush", version="1.0", notes=("writes nothing, on purpose",))
 
     def open(self) -> "HushSession":
-        """A new stream."""
+        """Return a new stream."""
         return HushSession()
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """No text for each utterance."""
+        """Return an empty text for each utterance."""
         return ["" for _ in batch]
 
 
@@ -26,9 +26,9 @@ class HushSession:
     """One stream."""
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """No text: an empty list means that nothing changed."""
+        """Return no text: an empty list means that nothing changed."""
         return []
 
     def finish(self) -> list[Hypothesis]:
-        """An empty final text."""
+        """Return an empty final text."""
         return [Hypothesis("")]

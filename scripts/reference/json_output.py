@@ -22,11 +22,11 @@ STUDY_EXAMPLE = """
               "metrics": {"rtf": {"value": 0.2803041347061956, "low": 0.22111904693318735, "high": 0.3504378915433376,
                                   "n": 6, "unit": "", "note": ""},
                           "word_latency_p95": {"value": 4.133670982, "low": null, "high": null, "n": 76, "unit": "s",
-                                               "note": "no interval: as good as 37 independent events, needs 72"},
+                                               "note": "effective n 37; a P95 interval needs 72"},
                           "chunk_lag_p99": {"value": null, "low": null, "high": null, "n": 285, "unit": "s",
                                             "note": "needs 368 events, has 285"}},
               "warnings": [{"code": "busy-machine",
-                            "message": "load average 1.77, more than half of 2 cores: close what runs beside …"}]}]}
+                            "message": "load average 1.77, more than half of 2 cores: stop other processes …"}]}]}
 """
 
 STUDY_KEYS = """

@@ -1,13 +1,13 @@
 """docs/reference/metrics.md: every metric of a result."""
 
 from reference.markdown import code, page, table
+from stopwav.stats import minimum_count
 from stopwav.studies.compare.definitions import COMPARE_GROUPS
-from stopwav.studies.latency.definitions import GROUPS, Definition
 from stopwav.studies.grid.definitions import GRID_GROUPS
+from stopwav.studies.latency.definitions import GROUPS, Definition
+from stopwav.studies.latency.results import PERCENTILES
 from stopwav.studies.loss.definitions import LOSS_GROUPS
 from stopwav.studies.step.definitions import STEP_GROUPS
-from stopwav.stats import minimum_count
-from stopwav.studies.latency.results import PERCENTILES
 
 INTRODUCTION = """
 Every metric of a `stopwav latency` result and, further down, of `grid`, `compare`, `loss` and `step`, by its

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import stopwav
 from reference.markdown import code, fenced, page
-from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
 from stopwav.measure.energy import EnergyReading
-from stopwav.measure.memory import HostPeak
+from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.profiling.analysis import DeviceUse, Kernel, MemoryTimeline, Operator
-from stopwav.profiling.passage import Passage
+from stopwav.profiling.call_sample import CallSample
 from stopwav.profiling.peaks import Peak
 from stopwav.profiling.profile import PeakTotal, StageTotal
 from stopwav.profiling.steps import Step
 from stopwav.speech.corpus import Corpus, Problem, Utterance, Word
 from stopwav.stats import Estimate, Outliers, Verdict
-from stopwav.stats.control import ControlChart
+from stopwav.stats.outliers import ControlChart
 
 INTRODUCTION = """
 `import stopwav` gives these names. Importing it imports neither torch nor an engine. Every verb of the [command
@@ -34,7 +33,7 @@ BESIDES = (
     *(Corpus, Utterance, Word, Problem),
 )
 # And what the tools for the user's own code return.
-PROFILED = (StageTotal, PeakTotal, Step, Passage, Peak, ControlChart, Operator, Kernel, DeviceUse, MemoryTimeline)
+PROFILED = (StageTotal, PeakTotal, Step, CallSample, Peak, ControlChart, Operator, Kernel, DeviceUse, MemoryTimeline)
 
 
 class _Bare(str):

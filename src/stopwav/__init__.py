@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 # `measure` is a package and, for the user, the function in it: bound here, after the package, the function wins.
 from stopwav.errors import Caution, StopwavError
-from stopwav.measure.plan import COMPARISON, QUICK, REPORT, Plan
+from stopwav.measure.plan import COMPARISON, QUICK, REPORT, FunctionWorkload, Plan, Workload
 from stopwav.measure.rounds import Measurement, Race, Round, measure, race
 from stopwav.measure.stages import stage
-from stopwav.measure.workload import FunctionWorkload, Workload
 
 if TYPE_CHECKING:
     from stopwav.engines.protocol import Engine, EngineInfo, Knob, Session, StreamingEngine
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
     from stopwav.stats import Estimate, Verdict
-    from stopwav.studies import results
     from stopwav.studies.compare.card import Card, card
     from stopwav.studies.compare.run import compare
     from stopwav.studies.diff.diff import diff
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from stopwav.studies.loss.run import loss
     from stopwav.studies.plan.run import run
     from stopwav.studies.step.run import step
+    from stopwav.studies.study import results
 
 __version__ = "0.1.0"
 
@@ -86,7 +85,7 @@ _LAZY = {
     "profile": "stopwav.profiling.calls",
     "profile_steps": "stopwav.profiling.steps",
     "profiles": "stopwav.profiling.calls",
-    "results": "stopwav.studies",
+    "results": "stopwav.studies.study",
     "run": "stopwav.studies.plan.run",
     "step": "stopwav.studies.step.run",
 }

@@ -1,4 +1,4 @@
-"""What goes wrong: an error is raised, a status ends a piece of work, a caution stands beside a number."""
+"""Errors, which are raised; the status in which a piece of work ended; and warnings about a number."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ Status = Literal["ok", "skipped", "oom", "timeout", "crashed", "error"]
 
 
 class StopwavError(Exception):
-    """What failed, with which value, and what to do about it, in one line for the user."""
+    """An error for the user, in one line: what failed, with which value, and what to do about it."""
 
 
 @dataclass(frozen=True)
 class Caution:
-    """A doubt about a number: a stable code for machines, and for people the cause and the next step."""
+    """A warning about a number: a stable code for machines, and for people the cause and the next step."""
 
     code: str
     message: str
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """What to do about a name that is not known: take the one that it resembles, or one of all there are."""
+    """Return advice on an unknown name: the known name most like it, or else all of them followed by `otherwise`."""
     import difflib
 
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}{otherwise}"
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}{otherwise}"

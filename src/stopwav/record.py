@@ -1,8 +1,8 @@
 """The run file: append-only JSON lines. The header comes first, then one line per finished piece of work.
 
-A line is written whole and flushed to disk before the next piece begins, so that a process killed at any instant loses
-at most the piece it was in; a torn last line is dropped when the file is read. A run that stopped is resumed by asking
-which pieces are there. Only raw observations are stored: every statistic is computed anew when the file is read.
+A line is flushed to disk before the next piece begins, so a process that is killed loses at most the piece it was
+working on; an incomplete last line is dropped when the file is read. An interrupted run is resumed with the missing
+pieces. Only raw observations are stored: every statistic is computed again from the file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
 
 FORMAT = 1
-# The note of a number that rests on texts of random weights, which has no value.
+# The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
 
 
 class Header(BaseModel):
-    """What was asked for, on what, with what: the first line of a run file."""
+    """The first line of a run file: the settings, the machine, the corpus and the text normaliser."""
 
     kind: Literal["header"] = "header"
     format: int = FORMAT
@@ -44,7 +44,7 @@ class Header(BaseModel):
 
 
 class Piece(BaseModel):
-    """One finished piece of work: which (its key), how it ended, and what was observed."""
+    """One finished piece of work: its key, how it ended, and the raw observations."""
 
     kind: Literal["piece"] = "piece"
     key: list[str | int]
@@ -56,7 +56,7 @@ class Piece(BaseModel):
 
 @dataclass(frozen=True)
 class Result:
-    """One row of what a study found: a name, its settings, and its metrics with their intervals."""
+    """One result of a study: a name, its settings, and its metrics with their intervals."""
 
     name: str
     params: Mapping[str, object]
@@ -67,7 +67,7 @@ class Result:
     kind: str = "engine"
 
     def to_json(self) -> dict[str, Any]:
-        """The row as `--json` prints it."""
+        """Return the result as `--json` prints it."""
         return {
             "name": self.name,
             "params": dict(self.params),
@@ -78,15 +78,15 @@ class Result:
 
 
 class Record:
-    """A run: its header and its pieces, read from a file, and appended to by at most one process at a time."""
+    """A run: the header and pieces of its file, to which at most one process appends at a time."""
 
     def __init__(self, path: Path, header: Header, pieces: list[Piece], *, complete: bool) -> None:
         self.path = path
         self.header = header
         self.complete = complete
         self._pieces: dict[tuple[str | int, ...], Piece] = {tuple(piece.key): piece for piece in pieces}
-        # How many pieces an earlier process had left.
-        self.found = len(pieces)
+        # Number of pieces that the file held when it was opened.
+        self.previous_count = len(pieces)
         self._descriptor: int | None = None
 
     @property
@@ -99,38 +99,40 @@ class Record:
 
     @classmethod
     def create(cls, path: Path, header: Header) -> Record:
-        """A new run, open for appending. The file must not exist yet."""
+        """Create a run, open for appending. The file must not exist yet."""
         record = cls(path, header, [], complete=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             record._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
         except OSError as error:
             if os.path.exists(path):
-                raise StopwavError(f"{path}: exists already; name another place with --save, or add --resume") from None
+                raise StopwavError(
+                    f"{path}: exists already; choose another place with --save, or use --resume"
+                ) from None
             raise StopwavError(
-                f"{path}: no run can be written there ({error.strerror}); name another folder with --save"
+                f"cannot create the run file {path} ({error.strerror}); choose another folder with --save"
             ) from error
-        record._lock()
+        _lock(record._descriptor, path)
         record._write(header.model_dump())
         return record
 
     @classmethod
     def read(cls, path: Path) -> Record:
-        """The run in a file, as far as it got."""
+        """Read the run in a file, which may be incomplete."""
         header, pieces, complete, _ = _parse(path)
         return cls(path, header, pieces, complete=complete)
 
     @classmethod
     def resume(cls, path: Path) -> Record:
-        """The run in a file, open for appending; a torn last line is cut off first."""
+        """Open the run in a file for appending; an incomplete last line is cut off first."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
         except OSError as error:
-            raise StopwavError(f"{path}: cannot be gone on with ({error.strerror}); let it be written to") from error
+            raise StopwavError(f"cannot resume {path}: it is not writable ({error.strerror})") from error
         try:
             _lock(descriptor, path)
-            header, pieces, complete, length = _parse(path)
-            os.ftruncate(descriptor, length)
+            header, pieces, complete, length_bytes = _parse(path)
+            os.ftruncate(descriptor, length_bytes)
         except BaseException:
             os.close(descriptor)
             raise
@@ -142,7 +144,7 @@ class Record:
         """Add a finished piece; it is on disk when this returns."""
         key = tuple(piece.key)
         if key in self._pieces:
-            raise StopwavError(f"{self.path}: piece {key} is there already")
+            raise StopwavError(f"{self.path}: piece {key} exists already")
         self._write(piece.model_dump(exclude_defaults=False))
         self._pieces[key] = piece
 
@@ -153,7 +155,7 @@ class Record:
             self.complete = True
 
     def close(self) -> None:
-        """Stop appending and let others."""
+        """Close the file and release its lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -166,13 +168,9 @@ class Record:
     ) -> None:
         self.close()
 
-    def _lock(self) -> None:
-        assert self._descriptor is not None
-        _lock(self._descriptor, self.path)
-
     def _write(self, line: dict[str, Any]) -> None:
         if self._descriptor is None:
-            raise StopwavError(f"{self.path}: this run was opened for reading")
+            raise StopwavError(f"{self.path}: this run was opened for reading only")
         # ASCII only: a lone surrogate in an engine's output is escaped, not an encoding error.
         data = (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
         try:
@@ -181,25 +179,25 @@ class Record:
             os.fsync(self._descriptor)
         except OSError as error:
             raise StopwavError(
-                f"{self.path}: cannot be written ({error.strerror}); what was measured before is kept: "
-                "make room, then go on with --resume"
+                f"{self.path}: cannot write ({error.strerror}); earlier measurements are kept: "
+                "free some space, then continue with --resume"
             ) from error
 
 
 def now() -> str:
-    """The time, in UTC, to the second."""
+    """Return the current time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def new_path(folder: Path, study: str) -> Path:
-    """A path for a new run in a folder, named by study and time, that no file has yet."""
+    """Return a path in a folder for a new run, named by study and time, that does not exist yet."""
     stem = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     candidates = (folder / f"{stem}{suffix}.jsonl" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
     return next(path for path in candidates if not os.path.exists(path))
 
 
 def runs_in(folder: Path, study: str) -> Iterator[Record]:
-    """The readable runs of a study in a folder, newest first; a file that is not a run is passed over."""
+    """Yield the readable runs of a study in a folder, newest first; a file that is not a run is skipped."""
     for path in paths_in(folder, study):
         try:
             record = Record.read(path)
@@ -211,37 +209,37 @@ def runs_in(folder: Path, study: str) -> Iterator[Record]:
 
 
 def paths_in(folder: Path, study: str) -> list[Path]:
-    """The files in a folder that are named as runs of the study are, newest first."""
+    """Return the files in a folder that are named like runs of the study, newest first."""
     return sorted(folder.glob(f"{study}-*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def read_header(path: Path) -> Header:
-    """The header of a run, of which the rest may be broken."""
+    """Read the header of a run file; the rest of the file may be damaged."""
     try:
         with path.open("rb") as file:
             return _parse_header(path, file.readline())
     except OSError as error:
-        raise StopwavError(f"{path}: cannot be read as a run file: {error.strerror}") from error
+        raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    # The kernel lets go of the lock when the process ends, however it ends.
+    # The kernel releases the lock when the process ends, however it ends.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise StopwavError(f"{path}: another stopwav is writing this run; wait for it, or stop it") from None
+        raise StopwavError(f"{path}: another stopwav process is writing to this run; wait for it, or stop it") from None
 
 
 def _parse(path: Path) -> tuple[Header, list[Piece], bool, int]:
-    """Header, pieces, whether the run is complete, and the length of the sound part of the file in bytes."""
+    """Return header, pieces, whether the run is complete, and the length of the complete lines in bytes."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StopwavError(f"{path}: cannot be read as a run file: {error.strerror}") from error
-    sound = content.rfind(b"\n") + 1
-    lines = content[:sound].split(b"\n")[:-1]
+        raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
+    length_bytes = content.rfind(b"\n") + 1
+    lines = content[:length_bytes].split(b"\n")[:-1]
     if not lines:
-        raise StopwavError(f"{path}: holds no run (no complete first line); delete it and start again")
+        raise StopwavError(f"{path}: not a stopwav run file: it has no complete line; delete it and start again")
     header = _parse_header(path, lines[0])
     pieces: list[Piece] = []
     complete = False
@@ -255,15 +253,17 @@ def _parse(path: Path) -> tuple[Header, list[Piece], bool, int]:
         except (ValueError, AttributeError, RecursionError) as error:
             reason = re.sub(r"\s+", " ", str(error))[:120]
             raise StopwavError(f"{path}:{number}: not a piece of a run ({reason}); remove that line") from error
-    return header, pieces, complete, sound
+    return header, pieces, complete, length_bytes
 
 
 def _parse_header(path: Path, line: bytes) -> Header:
     try:
-        # Not pydantic's own reader: it refuses the lone surrogates of a file name that is no UTF-8.
+        # Not pydantic's own JSON reader: it rejects the lone surrogates of a file name that is not UTF-8.
         header = Header.model_validate(json.loads(line))
     except (ValueError, RecursionError) as error:
-        raise StopwavError(f"{path}: not a stopwav run file (its first line is no header)") from error
+        raise StopwavError(f"{path}: not a stopwav run file: the first line is not a run header") from error
     if header.format > FORMAT:
-        raise StopwavError(f"{path}: written by stopwav {header.stopwav} (format {header.format}); upgrade stopwav")
+        raise StopwavError(
+            f"{path}: written by stopwav {header.stopwav} in the newer format {header.format}; upgrade stopwav"
+        )
     return header

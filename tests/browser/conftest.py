@@ -17,8 +17,8 @@ from synthetic import write_run
 from stopwav.record import Record
 from stopwav.report.page import Section, render_page
 from stopwav.speech.corpus import bundled_corpus
-from stopwav.studies import results
 from stopwav.studies.latency.view import latency_view
+from stopwav.studies.study import results
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "

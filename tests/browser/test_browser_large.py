@@ -7,8 +7,8 @@ from synthetic import write_run
 
 from stopwav.record import Record
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
 from stopwav.studies.latency.view import latency_view
+from stopwav.studies.study import results
 
 pytestmark = [pytest.mark.alone, pytest.mark.browser]
 

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from stopwav.cli.doctor import doctor
-from stopwav.measure import steadiness
+from stopwav.measure import health
 from stopwav.measure.machine import describe
 
 app = typer.Typer()
@@ -19,7 +19,7 @@ app.command()(doctor)
 @pytest.fixture(autouse=True)
 def known_steadiness(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two seconds saved in each test."""
-    monkeypatch.setattr(steadiness, "steadiness", lambda: steadiness.Steadiness(99, 0.001, 0.002, 0.003))
+    monkeypatch.setattr(health, "steadiness", lambda: health.Steadiness(99, 0.001, 0.002, 0.003))
 
 
 def test_doctor_prints_one_json_object() -> None:
@@ -36,8 +36,8 @@ def test_doctor_prints_one_json_object() -> None:
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_pytorch_that_cannot_transform_is_a_caution(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    spectrum = pytest.importorskip("stopwav.models.spectrum")
-    monkeypatch.setattr(spectrum, "has_fft", lambda: not missing)
+    features = pytest.importorskip("stopwav.models.features")
+    monkeypatch.setattr(features, "has_fft", lambda: not missing)
     cautions = json.loads(CliRunner().invoke(app, ["--json"]).stdout)["warnings"]
     said = [caution["message"] for caution in cautions if caution["code"] == "no-fft"]
     assert len(said) == missing

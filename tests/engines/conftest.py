@@ -2,16 +2,17 @@
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 
 import pytest
 
 with contextlib.suppress(ImportError):
-    from stopwav.models.weights import keep_off_tiles
+    from stopwav.models.weights import disable_amx_in_vm
 
     # oneDNN reads its settings when it is first used, which may be in any test.
-    keep_off_tiles()
+    disable_amx_in_vm()
 
 # The tokens that a Whisper tokenizer has beside its letters; those for times follow them.
 WHISPER_TOKENS = (
@@ -26,14 +27,26 @@ WHISPER_TOKENS = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """Tiny models are quicker on one thread, and much quicker where other work runs beside them."""
+    """Small models are faster on one thread, and much faster on a busy machine."""
     torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def small_emformer() -> Iterator[None]:
+    """Let the Emformer engine have 2 narrow layers instead of 20 wide ones, and calibrate it on 5 s of speech."""
+    from stopwav.models.emformer import EmformerShape
+
+    small = partial(EmformerShape, layers=2, reduced=32, feed_forward=128, encoding=128)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stopwav.engines.emformer_rnnt.EmformerShape", small)
+        patch.setattr("stopwav.engines.emformer_rnnt.CALIBRATION_UTTERANCES", 1)
+        yield
 
 
 @pytest.fixture(scope="session")

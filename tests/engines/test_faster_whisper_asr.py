@@ -46,17 +46,17 @@ def test_another_precision_is_what_it_says(converted: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ("dtype=float7", "dtype=float7: .*float32.*int8"),
-        ("device=tpu", "device=tpu: cpu, cuda"),
-        ("beam=0", "beam=0: a whole number, at least 1"),
-        ("threads=-1", "threads=-1: a whole number, at least 0"),
+        ("dtype=float7", "dtype=float7: must be one of .*float32.*int8"),
+        ("device=tpu", "device=tpu: must be one of cpu, cuda"),
+        ("beam=0", "beam=0: must be a whole number, at least 1"),
+        ("threads=-1", "threads=-1: must be a whole number, at least 0"),
         ("search=greedy", "it takes dtype, device, beam, language, threads"),
     ],
 )
-def test_an_option_that_cannot_be_is_named(converted: Path, options: str, said: str) -> None:
-    with pytest.raises(StopwavError, match=said):
+def test_an_invalid_option_is_named(converted: Path, options: str, message: str) -> None:
+    with pytest.raises(StopwavError, match=message):
         make(f"faster-whisper:{converted},{options}")
 
 
@@ -69,9 +69,9 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
         make(f"faster-whisper:{tmp_path}")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.bin").write_bytes(b"")
-    with pytest.raises(StopwavError, match=r"has no tokenizer\.json"):  # which the toolkit would fetch
+    with pytest.raises(StopwavError, match=r"has no tokenizer\.json"):  # which the toolkit would download
         make(f"faster-whisper:{tmp_path}")
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(StopwavError, match=r"model\.bin is incomplete.*must hold a Whisper") as caught:
+    with pytest.raises(StopwavError, match=r"model\.bin is incomplete.*must contain a Whisper") as caught:
         make(f"faster-whisper:{tmp_path}")
     assert "\n" not in str(caught.value)

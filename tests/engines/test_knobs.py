@@ -1,17 +1,16 @@
-"""What the built-in engines offer to try."""
+"""The settings that the built-in engines offer to try."""
 
 from typing import Any
 
 import pytest
 
 from stopwav import Knob, StopwavError
-from stopwav.engines.knobs import knobs_of, varied
-from stopwav.engines.registry import prepare
+from stopwav.engines.registry import list_knobs, prepare, with_knob
 
 
 def offered(text: str) -> dict[str, str]:
-    """The settings with the reason why each cannot be tried, or ""."""
-    return {knob.text: knob.unavailable for knob in knobs_of(text)}
+    """The settings with the reason why each is not available, or ""."""
+    return {knob.text: knob.unavailable for knob in list_knobs(text)}
 
 
 def test_moonshine_offers_other_update_intervals() -> None:
@@ -22,7 +21,7 @@ def test_moonshine_offers_other_update_intervals() -> None:
 
 def test_an_engine_without_settings_says_so() -> None:
     with pytest.raises(StopwavError, match="has no variants"):
-        knobs_of("pocketsphinx")
+        list_knobs("pocketsphinx")
 
 
 class TestEmformer:
@@ -35,8 +34,8 @@ class TestEmformer:
     cuda = False
 
     def test_on_the_cpu_precision_search_context_and_compilation(self) -> None:
-        found = offered("emformer-rnnt")
-        tried = [setting for setting, reason in found.items() if "GPU" not in reason]
+        settings = offered("emformer-rnnt")
+        tried = [setting for setting, reason in settings.items() if "GPU" not in reason]
         assert tried == [
             "dtype=bfloat16",
             "dtype=int8",
@@ -48,12 +47,12 @@ class TestEmformer:
             "compile=true",
         ]
         for setting in ("device=cuda", "device=cuda,features=cuda"):
-            assert "sees no NVIDIA GPU here" in found[setting]
+            assert "finds no NVIDIA GPU here" in settings[setting]
 
-    def test_on_the_gpu_half_precision_and_features_beside_the_model(self) -> None:
+    def test_on_the_gpu_half_precision_and_features_on_the_device(self) -> None:
         self.cuda = True
-        found = offered("emformer-rnnt,device=cuda,search=greedy,segment=4,right_context=0,graphs=false")
-        assert found == {
+        settings = offered("emformer-rnnt,device=cuda,search=greedy,segment=4,right_context=0,graphs=false")
+        assert settings == {
             "dtype=float16": "",
             "dtype=bfloat16": "",
             "features=cuda": "",
@@ -61,9 +60,9 @@ class TestEmformer:
             "compile=true": "",
         }
 
-    def test_what_the_spec_has_already_is_not_offered(self) -> None:
-        found = offered("emformer-rnnt,dtype=int8,beam=5,segment=8,right_context=0,compile=true")
-        assert [setting for setting, reason in found.items() if not reason] == [
+    def test_the_settings_of_the_spec_itself_are_not_offered(self) -> None:
+        settings = offered("emformer-rnnt,dtype=int8,beam=5,segment=8,right_context=0,compile=true")
+        assert [setting for setting, reason in settings.items() if not reason] == [
             "dtype=bfloat16",
             "beam=1",
             "search=greedy",
@@ -72,9 +71,9 @@ class TestEmformer:
 
     def test_int8_is_not_taken_to_the_gpu(self) -> None:
         self.cuda = True
-        assert offered("emformer-rnnt,dtype=int8")["device=cuda"] == "dtype=int8 is for the CPU only"
+        assert offered("emformer-rnnt,dtype=int8")["device=cuda"] == "dtype=int8 is only for the CPU"
 
     def test_every_setting_is_one_that_the_engine_takes(self) -> None:
-        for knob in knobs_of("emformer-rnnt,beam=10"):
+        for knob in list_knobs("emformer-rnnt,beam=10"):
             assert isinstance(knob, Knob)
-            prepare(varied("emformer-rnnt,beam=10", knob))
+            prepare(with_knob("emformer-rnnt,beam=10", knob))

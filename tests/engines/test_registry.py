@@ -20,27 +20,27 @@ from stopwav.errors import StopwavError
         ("x,path=a=b", "x", None, {"path": "a=b"}),
     ],
 )
-def test_a_spec_is_taken_apart(text: str, name: str, source: str | None, options: dict[str, object]) -> None:
+def test_a_spec_is_parsed(text: str, name: str, source: str | None, options: dict[str, object]) -> None:
     spec = parse_spec(text)
     assert (spec.name, spec.source, spec.options) == (name, source, options)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "has no name"),
         (":x", "has no name"),
         ("fake,beam", "'beam' is not key=value"),
         ("pocketsphynx", "did you mean 'pocketsphinx'"),
-        ("profile.yaml", "is read by the command `stopwav grid FILE`"),
+        ("profile.yaml", "is only read by the command `stopwav grid FILE`"),
         ("qqq", "there are pocketsphinx"),
         ("fake,beam=3", "it takes service_ms"),
         ("pocketsphinx,beam=3", "takes no options"),
         ("nowhere.py:X", "no file 'nowhere.py'"),
     ],
 )
-def test_what_cannot_be_had_is_named(text: str, said: str) -> None:
-    with pytest.raises(StopwavError, match=said):
+def test_an_invalid_spec_is_named(text: str, message: str) -> None:
+    with pytest.raises(StopwavError, match=message):
         make(text)
 
 
@@ -70,12 +70,12 @@ def test_an_engine_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     dist = importlib.metadata.distribution("numpy")
     vars(point).update(dist=dist)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
-    assert "theirs" in [listed.name for listed in available()]
+    assert "theirs" in [entry.name for entry in available()]
     assert make("theirs").info.name == "fake"
 
 
-def test_the_list_says_what_is_missing_and_what_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_name = {listed.name: listed for listed in available()}
+def test_the_list_shows_what_is_missing_and_what_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_name = {entry.name: entry for entry in available()}
     assert is_streaming(by_name["pocketsphinx"]) is True
 
     def missing(name: str) -> str:

@@ -1,4 +1,4 @@
-"""sherpa-onnx for real: Moonshine's packaged weights on speech, and transducers whose text can be told beforehand."""
+"""sherpa-onnx for real: Moonshine's packaged weights on speech, and transducers whose text is known beforehand."""
 
 import base64
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stopwav.engines.moonshine_tokens import sherpa_tokens
 from stopwav.engines.protocol import Engine, StreamingEngine
 from stopwav.engines.registry import available, is_streaming, make, make_streaming
+from stopwav.engines.sherpa_folder import token_table
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import WallClock
 from stopwav.speech.audio import Audio, load
@@ -24,7 +24,7 @@ SECOND = 16_000
 def save_onnx(path: Path, nodes: list[Any], inputs: Any, outputs: Any, weights: Any = (), **metadata: object) -> None:
     onnx = pytest.importorskip("onnx")
     values = [onnx.numpy_helper.from_array(np.array(value, np.float32), name) for name, value in weights]
-    tensors = [[onnx.helper.make_tensor_value_info(*one) for one in side] for side in (inputs, outputs)]
+    tensors = [[onnx.helper.make_tensor_value_info(*tensor) for tensor in side] for side in (inputs, outputs)]
     graph = onnx.helper.make_graph(nodes, "graph", *tensors, values)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
     onnx.helper.set_model_props(model, {key: str(value) for key, value in metadata.items()})
@@ -81,7 +81,7 @@ def save_transducer(folder: Path, streaming: bool) -> Path:
 def audio(*loudness: float) -> Audio:
     """One second of noise for each loudness."""
     random = np.random.default_rng(0)
-    return Audio(np.concatenate([random.normal(0, one, SECOND) for one in loudness]).astype(np.float32), SECOND)
+    return Audio(np.concatenate([random.normal(0, level, SECOND) for level in loudness]).astype(np.float32), SECOND)
 
 
 def words(texts: list[str]) -> list[int]:
@@ -101,16 +101,16 @@ def test_packaged_moonshine_reads_the_bundled_speech() -> None:
     total = sum((count_errors(utterance.text, text) for utterance, text in pairs), ErrorCount())
     assert total.wer is not None
     assert total.wer < 0.1
-    assert texts[:2] == [engine.transcribe([one])[0] for one in batch[:2]]
+    assert texts[:2] == [engine.transcribe([utterance])[0] for utterance in batch[:2]]
     assert set(WallClock().time(lambda: engine.transcribe(batch[:1])).stages) == {"features", "inference", "post"}
     with pytest.raises(StopwavError, match="does not stream"):
         make_streaming("sherpa-onnx")
 
 
-def test_moonshines_tokens_in_sherpas_form() -> None:
+def test_moonshine_tokens_become_a_token_table() -> None:
     long = b"x" * 300  # its length in two bytes: 300 = 44 + 128 · 2, the first with its high bit set
     content = b"\x05<unk>" + b"\x01\xff" + b"\x00" + bytes([128 + 44, 2]) + long + b"\x02hi"
-    lines = [line.rsplit(" ", 1) for line in sherpa_tokens(content).splitlines()]
+    lines = [line.rsplit(" ", 1) for line in token_table(content).splitlines()]
     assert [base64.b64decode(token) for token, _ in lines] == [b"<unk>", b"\xff", b"", long, b"hi"]
     assert [number for _, number in lines] == ["0", "1", "2", "3", "4"]
 
@@ -162,9 +162,9 @@ def test_the_end_of_a_stream_is_not_lost(tmp_path: Path) -> None:
     assert ended[-1] >= 25
 
 
-def test_the_precision_asked_for_is_taken(tmp_path: Path) -> None:
+def test_the_given_precision_is_used(tmp_path: Path) -> None:
     folder = save_transducer(tmp_path / "both", streaming=False)
-    with pytest.raises(StopwavError, match=r"dtype=int8: .* has its model in float32 only"):
+    with pytest.raises(StopwavError, match=r"dtype=int8: .* has only float32"):
         make(f"sherpa-onnx:{folder},dtype=int8")
     (folder / "encoder.int8.onnx").write_bytes((folder / "encoder.onnx").read_bytes())
     assert make(f"sherpa-onnx:{folder}").info.precision == "float32 (onnxruntime)"
@@ -175,27 +175,31 @@ def test_the_precision_asked_for_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "options", "said"),
+    ("files", "options", "message"),
     [
         ((), "", "is empty; unpack a model into it"),
-        (("model.onnx", "tokens.txt"), "", "do not tell what it is; those of moonshine_v2, .* type=nemo_ctc"),
-        (("model.onnx", "tokens.txt"), ",type=nemo_ctc", "failed:Protobuf parsing failed; .* no nemo_ctc model"),
-        (("model.onnx", "tokens.txt"), ",type=paraformer", "no paraformer model, or a broken one"),
+        (
+            ("model.onnx", "tokens.txt"),
+            "",
+            "do not show the kind .* moonshine_v2, .* type=nemo_ctc",
+        ),
+        (("model.onnx", "tokens.txt"), ",type=nemo_ctc", "failed:Protobuf parsing failed; .* not a nemo_ctc model"),
+        (("model.onnx", "tokens.txt"), ",type=paraformer", "not a paraformer model, or it is broken"),
         (("model.onnx",), ",type=sense_voice", r"has no tokens\.txt"),
         (("tokens.txt",), ",type=zipformer_ctc", r"has no model\*\.onnx"),
-        (("encoder.onnx", "decoder.onnx", "joiner.onnx", "tokens.txt"), "", "no transducer model, or a broken one"),
-        (("a-encoder.onnx", "a-decoder.onnx", "a-tokens.txt"), "", "no whisper model, or a broken one"),
-        (("x",), ",type=gmm", "type=gmm: moonshine_v2"),
-        (("x",), ",dtype=int4", "dtype=int4: float32, float16, int8"),
-        (("x",), ",device=tpu", "device=tpu: cpu, cuda"),
-        (("x",), ",threads=0", "threads=0: a whole number"),
+        (("encoder.onnx", "decoder.onnx", "joiner.onnx", "tokens.txt"), "", "not a transducer model, or it is broken"),
+        (("a-encoder.onnx", "a-decoder.onnx", "a-tokens.txt"), "", "not a whisper model, or it is broken"),
+        (("x",), ",type=gmm", "type=gmm: must be one of moonshine_v2"),
+        (("x",), ",dtype=int4", "dtype=int4: must be one of float32, float16, int8"),
+        (("x",), ",device=tpu", "device=tpu: must be one of cpu, cuda"),
+        (("x",), ",threads=0", "threads=0: must be a whole number"),
         (("x",), ",beam=4", "it takes type, dtype, device, threads"),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path, files: tuple[str, ...], options: str, said: str) -> None:
+def test_a_wrong_folder_or_option_is_named(tmp_path: Path, files: tuple[str, ...], options: str, message: str) -> None:
     for name in files:
         (tmp_path / name).write_text("<blk> 0\n" if name.endswith(".txt") else "nonsense")
-    with pytest.raises(StopwavError, match=said) as caught:
+    with pytest.raises(StopwavError, match=message) as caught:
         make(f"sherpa-onnx:{tmp_path}{options}")
     assert "\n" not in str(caught.value)
 
@@ -209,11 +213,11 @@ def test_a_streaming_folder_with_broken_files(tmp_path: Path) -> None:
 
 def test_a_build_without_cuda_does_not_pretend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stopwav.engines.sherpa_onnx_asr.version", lambda package: "2.0.1")
-    with pytest.raises(StopwavError, match="is built without it"):
+    with pytest.raises(StopwavError, match="is built without CUDA"):
         make("sherpa-onnx,device=cuda")
 
 
-def test_whether_it_streams_is_up_to_the_model() -> None:
-    listed = next(one for one in available() if one.name == "sherpa-onnx")
-    assert listed.version is not None
-    assert is_streaming(listed) is None
+def test_the_model_decides_whether_it_streams() -> None:
+    entry = next(entry for entry in available() if entry.name == "sherpa-onnx")
+    assert entry.version is not None
+    assert is_streaming(entry) is None

@@ -25,7 +25,7 @@ class Normalizer:
         self.sample_rate = sample_rate
 
 class EncoderASR:
-    """Says how many samples of each utterance it was told to hear, and what they add up to."""
+    """Returns how many samples of each utterance it got, and their sum."""
     calls = []
 
     @classmethod
@@ -94,18 +94,18 @@ def test_it_is_loaded_and_fed_as_speechbrain_wants_it(stand_in: Path, kind: str)
 
 
 @pytest.mark.parametrize(
-    ("yaml", "options", "said"),
+    ("yaml", "options", "message"),
     [
-        ("16000", "type=Tacotron2", "type=Tacotron2: EncoderASR, EncoderDecoderASR, WhisperASR"),
-        ("16000", "device=tpu", "device=tpu: cpu, cuda or cuda:N"),
+        ("16000", "type=Tacotron2", "type=Tacotron2: must be one of EncoderASR, EncoderDecoderASR, WhisperASR"),
+        ("16000", "device=tpu", "device=tpu: must be cpu, cuda or cuda:N"),
         ("16000", "beam=3", "it takes type, device"),
-        ("8000", "type=EncoderASR", "wants audio at 8000 Hz"),
+        ("8000", "type=EncoderASR", "needs audio at 8000 Hz"),
         ("broken", "type=EncoderASR", r"Need hparams\['decoder'\]; .* a model whose card names EncoderASR"),
     ],
 )
-def test_what_cannot_be_is_named(stand_in: Path, yaml: str, options: str, said: str) -> None:
+def test_an_invalid_option_or_model_is_named(stand_in: Path, yaml: str, options: str, message: str) -> None:
     (stand_in / "hyperparams.yaml").write_text(yaml)
-    with pytest.raises(StopwavError, match=said) as caught:
+    with pytest.raises(StopwavError, match=message) as caught:
         make(f"speechbrain:{stand_in},{options}")
     assert "\n" not in str(caught.value)
 

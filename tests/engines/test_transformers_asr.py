@@ -1,12 +1,11 @@
 """The engine for models of Hugging Face transformers, saved small and run for real: what it is, takes and refuses."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tiny_transformers import BATCH, save_ctc, torch, transformers
 
+from stopwav.engines import transformers_asr
 from stopwav.engines.protocol import StreamingEngine
 from stopwav.engines.registry import make, make_streaming
 from stopwav.errors import StopwavError
@@ -45,16 +44,15 @@ def test_half_precision_is_what_runs(ctc: Path) -> None:
     assert len(engine.transcribe(BATCH)) == 3
 
 
-def test_bfloat16_in_a_process_of_its_own(ctc: Path) -> None:
-    # Where a virtual machine promises tiles that it has not, oneDNN must know before its first use.
-    code = (
-        "import sys, numpy as np, torch\n"
-        "from stopwav.engines.registry import make; from stopwav.speech.audio import Audio\n"
-        "torch.set_num_threads(1); e = make(f'transformers:{sys.argv[1]},dtype=bfloat16')\n"
-        "print(len(e.transcribe([Audio(np.ones(16000, np.float32) / 9, 16000)] * 2)), e.info.precision)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(ctc)], capture_output=True, text=True)
-    assert done.stdout.split() == ["2", "bfloat16"], done.stderr
+def test_amx_is_disabled_before_the_model_is_loaded(ctc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where a virtual machine announces AMX and does not have it, oneDNN must know before its first use.
+    calls: list[str] = []
+    load = transformers_asr._load
+    monkeypatch.setattr(transformers_asr, "disable_amx_in_vm", lambda: calls.append("disable"))
+    monkeypatch.setattr(transformers_asr, "_load", lambda *options: calls.append("load") or load(*options))
+    engine = make(f"transformers:{ctc},dtype=bfloat16")
+    assert calls == ["disable", "load"]
+    assert (len(engine.transcribe(BATCH)), engine.info.precision) == (3, "bfloat16")
 
 
 @pytest.mark.parametrize("model", ["ctc", "moonshine"])
@@ -68,35 +66,35 @@ def test_compiling_does_not_change_the_texts(model: str, request: pytest.Fixture
     assert "torch.compile" in engine.info.notes[-1]
 
 
-def test_weights_that_the_file_lacks_are_said_to_be_random(ctc: Path, tmp_path: Path) -> None:
+def test_weights_that_the_file_lacks_are_reported_as_random(ctc: Path, tmp_path: Path) -> None:
     folder = tmp_path / "headless"
     transformers.AutoProcessor.from_pretrained(ctc).save_pretrained(folder)
     transformers.Wav2Vec2Model.from_pretrained(ctc).save_pretrained(folder)
     info = make(f"transformers:{folder}").info
     assert info.untrained
-    assert "2 weights are not in the model's file and random, such as lm_head" in info.notes[0]
+    assert "2 weights are missing in the model's file and random, such as lm_head" in info.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ("dtype=int8", "dtype=int8: float32, float16, bfloat16"),
-        ("device=tpu", "device=tpu: cpu, cuda or cuda:N"),
-        ("compile=maybe", "compile=maybe: true or false"),
-        ("max_new_tokens=0", "max_new_tokens=0: a whole number, at least 1"),
+        ("dtype=int8", "dtype=int8: must be one of float32, float16, bfloat16"),
+        ("device=tpu", "device=tpu: must be cpu, cuda or cuda:N"),
+        ("compile=maybe", "compile=maybe: must be true or false"),
+        ("max_new_tokens=0", "max_new_tokens=0: must be a whole number, at least 1"),
         ("max_new_tokens=5", "max_new_tokens is for models that generate"),
         ("language=en", "language is for models that generate"),
         ("beam=5", "it takes dtype, device, compile, max_new_tokens, language"),
     ],
 )
-def test_an_option_that_cannot_be_is_named(ctc: Path, options: str, said: str) -> None:
-    with pytest.raises(StopwavError, match=said):
+def test_an_invalid_option_is_named(ctc: Path, options: str, message: str) -> None:
+    with pytest.raises(StopwavError, match=message):
         make(f"transformers:{ctc},{options}")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there(ctc: Path) -> None:
-    with pytest.raises(StopwavError, match="sees no NVIDIA GPU here; use cpu"):
+def test_a_missing_gpu_is_an_error(ctc: Path) -> None:
+    with pytest.raises(StopwavError, match="finds no NVIDIA GPU here; use cpu"):
         make(f"transformers:{ctc},device=cuda")
 
 
@@ -104,34 +102,34 @@ def test_a_gpu_that_is_not_there(ctc: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
 def test_on_the_gpu_the_texts_are_the_same(ctc: Path) -> None:
     assert make(f"transformers:{ctc},device=cuda").transcribe(BATCH) == make(f"transformers:{ctc}").transcribe(BATCH)
-    with pytest.raises(StopwavError, match="there is no such GPU; the last one is"):
+    with pytest.raises(StopwavError, match="no such GPU; the last one is"):
         make(f"transformers:{ctc},device=cuda:999")
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         (None, "which model"),
         ("./nowhere", r"no folder '\./nowhere'"),
-        ("nobody/nothing", r"no folder 'nobody/nothing', and the Hub could not be asked .*; name a folder, or fetch"),
-        ("no such name", r"and the Hub could not be asked .*\(Repo id must"),
+        ("nobody/nothing", r"no folder 'nobody/nothing', and the Hub was not reached .*; give a folder, or download"),
+        ("no such name", r"and the Hub was not reached .*\(Repo id must"),
     ],
 )
-def test_a_model_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, source: str | None, said: str) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")  # where nobody answers
+def test_a_model_that_is_not_available(monkeypatch: pytest.MonkeyPatch, source: str | None, message: str) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")  # nothing answers there
     waited_s: list[float] = []
     monkeypatch.setattr("time.sleep", waited_s.append)
-    with pytest.raises(StopwavError, match=said) as caught:
+    with pytest.raises(StopwavError, match=message) as caught:
         make(f"transformers:{source}" if source else "transformers")
     assert "\n" not in str(caught.value)
-    assert sum(waited_s) < 5  # the toolkit alone would ask again and again, for 23 s
+    assert sum(waited_s) < 5  # the toolkit itself would retry for 23 s
 
 
 def test_a_folder_that_holds_something_else(ctc: Path, tmp_path: Path) -> None:
     with pytest.raises(StopwavError, match=r"has no config\.json"):
         make(f"transformers:{tmp_path}")
     transformers.AutoModelForCTC.from_pretrained(ctc).save_pretrained(tmp_path)  # without its processor
-    with pytest.raises(StopwavError, match=r"must hold a recogniser and its processor|save its processor") as caught:
+    with pytest.raises(StopwavError, match=r"must contain a recogniser and its processor|save its processor") as caught:
         make(f"transformers:{tmp_path}")
     assert "\n" not in str(caught.value)
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}

@@ -27,7 +27,7 @@ def test_a_model_without_a_mask_says_what_that_does_to_a_batch(tmp_path: Path) -
     folder = save_ctc(tmp_path / "group", norm="group")
     engine = make(f"transformers:{folder}")
     assert engine.info.notes == (
-        "trained without an attention mask: a batch may read differently than its utterances one by one",
+        "trained without an attention mask: texts in a batch may differ from those of its utterances one by one",
     )
     longest = 2
     assert len(BATCH[longest].samples) == max(len(audio.samples) for audio in BATCH)
@@ -68,9 +68,9 @@ def test_moonshine_one_by_one(moonshine: Path) -> None:
     texts = [engine.transcribe([audio])[0] for audio in BATCH]
     assert texts == by_pipeline(moonshine, BATCH, max_new_tokens=9, num_beams=1)
     assert {len(text) for text in texts} == {9}
-    # Its encoder begins with a norm over the whole padded length, so that a batch may read differently.
+    # Its encoder begins with a norm over the whole padded length, so that texts in a batch may differ.
     assert len(engine.transcribe(BATCH)) == 3
-    assert engine.info.notes[0].startswith("normalised over its padding as well")
+    assert engine.info.notes[0].startswith("normalised over the padding too")
 
 
 def test_parakeet(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_a_parakeet_transducer(kind: str, tmp_path: Path) -> None:
     assert not any("<" in text for text in texts)
     if kind == "TDT":  # the pipeline does not load the other
         assert texts == by_pipeline(tmp_path, BATCH)
-    # The toolkit searches on in an utterance whose frames are through, so that a batch may read differently.
+    # The toolkit searches on after the last frame of an utterance, so that texts in a batch may differ.
     assert len(engine.transcribe(BATCH)) == 3
-    assert engine.info.notes[0].startswith("searched until the whole batch is through")
+    assert engine.info.notes[0].startswith("every utterance is searched until the whole batch is done")
     assert engine.info.data_dependent
     assert f"ParakeetFor{kind}" in engine.info.model

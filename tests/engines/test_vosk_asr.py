@@ -1,4 +1,4 @@
-"""Vosk up to the toolkit's own loader, and what a listener sees of its sentences."""
+"""Vosk up to the toolkit's own loader, and the text that its sentences become."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(StopwavError, match="is empty; unpack a model into it"):
         make(f"vosk:{tmp_path}")
     (tmp_path / "README").write_text("no model")
-    with pytest.raises(StopwavError, match=r"Failed to create a model; .* must hold the folders am, conf and graph"):
+    with pytest.raises(StopwavError, match=r"Failed to create a model; .* must contain a model: am, conf and graph"):
         make(f"vosk:{tmp_path}")
     with pytest.raises(StopwavError, match="takes no options"):
         make(f"vosk:{tmp_path},beam=3")
@@ -69,4 +69,4 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
 
 def test_it_streams() -> None:
     pytest.importorskip("vosk")
-    assert is_streaming(next(one for one in available() if one.name == "vosk")) is True
+    assert is_streaming(next(entry for entry in available() if entry.name == "vosk")) is True

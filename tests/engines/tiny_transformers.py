@@ -72,4 +72,4 @@ def by_pipeline(folder: Path, batch: list[Audio], **generation: Any) -> list[str
     pipeline = transformers.pipeline("automatic-speech-recognition", model=str(folder), dtype="float32", device="cpu")
     options = {"generate_kwargs": generation} if generation else {}
     inputs = [{"raw": audio.samples.copy(), "sampling_rate": 16_000} for audio in batch]
-    return [pipeline(one, **options)["text"].strip() for one in inputs]
+    return [pipeline(utterance, **options)["text"].strip() for utterance in inputs]

@@ -1,4 +1,4 @@
-"""Small batches for the tests of the losses, and the sum over all paths, written out one by one."""
+"""Small batches for the tests of the losses, and sums over all paths, one path at a time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stopwav.losses.oracle import oracle_logits
 
 
 def paths(frames: int, labels: int, topology: str = "standard") -> Iterator[list[tuple[int, int, bool]]]:
-    """Every path: its arcs as frame, number of labels before it, and whether it takes a label."""
+    """Every path as its arcs: frame, number of labels before it, and whether it emits a label."""
     steps = frames + labels if topology == "standard" else frames
-    for places in combinations(range(steps), labels):
+    for label_steps in combinations(range(steps), labels):
         arcs, t, u = [], 0, 0
         for step in range(steps):
-            emits = step in places
+            emits = step in label_steps
             arcs.append((t, u, emits))
             u += emits
             t += not emits or topology != "standard"
-        # A standard path ends with the blank of the last frame: no label comes after it.
+        # A standard path ends with the blank of the last frame: no label follows it.
         if all(t < frames for t, _, _ in arcs):
             yield arcs
 
@@ -36,15 +36,15 @@ def path_score(arcs: list[tuple[int, int, bool]], blank: Tensor, label: Tensor) 
 def brute_force(logits: Tensor, targets: Tensor, frames: int, labels: int, blank: int) -> Tensor:
     """-log of the summed probability of all paths of one utterance, `(T, U + 1, V)`, path by path."""
     scores = logits.double().log_softmax(-1)
-    to_label = torch.stack([scores[:, u, targets[u]] for u in range(labels)], 1) if labels else scores[:, :0, 0]
+    label_scores = torch.stack([scores[:, u, targets[u]] for u in range(labels)], 1) if labels else scores[:, :0, 0]
     return -torch.logsumexp(
-        torch.stack([path_score(arcs, scores[..., blank], to_label) for arcs in paths(frames, labels)]), dim=0
+        torch.stack([path_score(arcs, scores[..., blank], label_scores) for arcs in paths(frames, labels)]), dim=0
     )
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a fused loss is given."""
+    """The arguments of a fused loss."""
 
     inputs: tuple[Tensor, ...]
     targets: Tensor
@@ -53,8 +53,8 @@ class Batch:
     blank: int
 
     def to(self, dtype: torch.dtype, device: str = "cpu") -> Batch:
-        """The same in another type and place, as leaves."""
-        inputs = tuple(one.detach().to(device, dtype).requires_grad_() for one in self.inputs)
+        """The same batch in another type and on another device; its inputs require gradients."""
+        inputs = tuple(tensor.detach().to(device, dtype).requires_grad_() for tensor in self.inputs)
         return Batch(inputs, self.targets, self.frames, self.labels, self.blank)
 
 
@@ -63,13 +63,13 @@ def draw(
 ) -> Batch:
     """A batch of random numbers in float64; padding is as random as the rest."""
     random = torch.Generator().manual_seed(seed)
-    frames, labels = [list(one) for one in zip(*lengths, strict=True)]
+    frames, labels = [list(column) for column in zip(*lengths, strict=True)]
     shapes = ((len(frames), max(frames), width), (len(frames), max(labels) + 1, width), (symbols, width), (symbols,))
     inputs = [scale * torch.randn(shape, generator=random, dtype=torch.float64) for shape in shapes]
     # Logits of about one, whatever the width.
     inputs[2] /= width**0.5
     targets = texts(random, len(frames), max(labels), symbols, blank)
-    return Batch(tuple(one.requires_grad_() for one in inputs), targets, frames, labels, blank)
+    return Batch(tuple(tensor.requires_grad_() for tensor in inputs), targets, frames, labels, blank)
 
 
 def oracle(
@@ -81,9 +81,9 @@ def oracle(
     return losses.detach(), torch.autograd.grad((losses * weights).sum(), batch.inputs)
 
 
-def distance(found: Tensor, truth: Tensor) -> float:
-    """How far off a tensor is, relative to the truth."""
-    difference = (found.detach().cpu().double() - truth.double()).norm()
+def relative_error(value: Tensor, truth: Tensor) -> float:
+    """The norm of the error of a tensor, relative to that of the truth."""
+    difference = (value.detach().cpu().double() - truth.double()).norm()
     return float(difference / truth.double().norm().clamp(min=1e-30))
 
 

@@ -1,4 +1,4 @@
-"""The oracle against numbers worked by hand and sums over paths written out."""
+"""The oracle against numbers computed by hand and sums over paths one by one."""
 
 import math
 
@@ -14,7 +14,7 @@ def uniform(frames: int, labels: int, symbols: int) -> torch.Tensor:
     return torch.zeros(1, frames, labels + 1, symbols)
 
 
-def test_one_frame_without_labels_is_a_blank() -> None:
+def test_one_frame_without_labels_is_one_blank() -> None:
     logits = torch.log(torch.tensor([0.2, 0.5, 0.3])).view(1, 1, 1, 3)
     for blank, p in enumerate((0.2, 0.5, 0.3)):
         loss = oracle_loss(logits, torch.zeros(1, 0, dtype=torch.int64), [1], [0], blank)
@@ -22,7 +22,7 @@ def test_one_frame_without_labels_is_a_blank() -> None:
 
 
 def test_uniform_scores_count_the_paths() -> None:
-    # 3 frames and 2 labels: the last arc is a blank, the labels lie anywhere among the 4 before it: 6 paths of 5 arcs.
+    # 3 frames and 2 labels: the last arc is a blank, the labels are any 2 of the 4 arcs before it: 6 paths of 5 arcs.
     loss = oracle_loss(uniform(3, 2, 5), torch.tensor([[1, 4]]), [3], [2])
     assert math.isclose(loss.item(), -math.log(6 / 5**5), rel_tol=1e-12)
 
@@ -40,19 +40,19 @@ def test_padding_changes_nothing() -> None:
     padded = torch.full((1, 6, 5, 4), float("nan"))
     padded[:, :3, :3] = logits
     alone = oracle_loss(logits, torch.tensor([[1, 2]]), [3], [2])
-    among = oracle_loss(padded, torch.tensor([[1, 2, 9, 9]]), [3], [2])
-    assert torch.equal(alone, among)
+    with_padding = oracle_loss(padded, torch.tensor([[1, 2, 9, 9]]), [3], [2])
+    assert torch.equal(alone, with_padding)
 
 
 def test_fastemit_changes_the_gradient_of_labels_alone() -> None:
     logits = torch.randn(1, 3, 2, 3, dtype=torch.float64, requires_grad=True)
     targets = torch.tensor([[2]])
     plain = oracle_loss(logits, targets, [3], [1])
-    hastened = oracle_loss(logits, targets, [3], [1], fastemit_lambda=0.5)
-    assert torch.equal(plain, hastened)
+    with_fastemit = oracle_loss(logits, targets, [3], [1], fastemit_lambda=0.5)
+    assert torch.equal(plain, with_fastemit)
     (before,) = torch.autograd.grad(plain.sum(), logits)
-    (after,) = torch.autograd.grad(hastened.sum(), logits)
-    # After the only label there is none to hasten.
+    (after,) = torch.autograd.grad(with_fastemit.sum(), logits)
+    # No label follows the only one.
     torch.testing.assert_close(before[:, :, 1], after[:, :, 1])
     assert (after[0, :, 0, 2] < before[0, :, 0, 2]).all()
 
@@ -73,5 +73,5 @@ def test_the_oracle_sums_over_all_paths(
     random = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(1, frames, labels + 1, symbols, generator=random, dtype=torch.float64)
     targets = texts(random, 1, labels, symbols, blank)[0]
-    found = oracle_loss(logits, targets[None], [frames], [labels], blank)
-    torch.testing.assert_close(found[0], brute_force(logits[0], targets, frames, labels, blank), rtol=1e-10, atol=1e-10)
+    loss = oracle_loss(logits, targets[None], [frames], [labels], blank)
+    torch.testing.assert_close(loss[0], brute_force(logits[0], targets, frames, labels, blank), rtol=1e-10, atol=1e-10)

@@ -1,4 +1,4 @@
-"""The loss in plain PyTorch: exact for every shape, type and size of logits."""
+"""The loss in plain PyTorch: exact for logits of every shape, type and magnitude."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from stopwav.errors import StopwavError
 from stopwav.losses import oracle_loss, plain_loss
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16}
-# What is left of a gradient in each type where scores add up to a hundred thousand.
+# The rounding of a gradient in each type, where scores add up to a hundred thousand.
 ROUNDING = {"float64": 1e-9, "float32": 1e-6, "bfloat16": 8e-3}
 
 
@@ -26,17 +26,17 @@ def test_it_sums_over_all_paths(
     lengths: list[tuple[int, int]], symbols: int, seed: int, scale: float, data: st.DataObject
 ) -> None:
     blank = data.draw(st.integers(0, symbols - 1))
-    frames, labels = [list(one) for one in zip(*lengths, strict=True)]
+    frames, labels = [list(column) for column in zip(*lengths, strict=True)]
     random = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(
         len(lengths), max(frames), max(labels) + 1, symbols, generator=random, dtype=torch.float64
     )
     targets = texts(random, len(lengths), max(labels), symbols, blank)
-    found = plain_loss(logits, targets, frames, labels, blank)
+    losses = plain_loss(logits, targets, frames, labels, blank)
     for n, (frame_count, label_count) in enumerate(lengths):
-        one = logits[n, :frame_count, : label_count + 1]
-        truth = brute_force(one, targets[n], frame_count, label_count, blank)
-        torch.testing.assert_close(found[n], truth, rtol=1e-10, atol=1e-10)
+        cells = logits[n, :frame_count, : label_count + 1]
+        truth = brute_force(cells, targets[n], frame_count, label_count, blank)
+        torch.testing.assert_close(losses[n], truth, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", DTYPES)
@@ -44,7 +44,7 @@ def test_it_sums_over_all_paths(
 @pytest.mark.parametrize("blank", [0, 2, 5])
 def test_value_and_gradient_are_the_oracles(kind: str, scale: float, blank: int) -> None:
     torch.manual_seed(blank)
-    # One frame, no labels, lengths far apart: all in one batch.
+    # One frame, no labels, very different lengths: all in one batch.
     frames, labels = [23, 1, 1, 9, 2], [9, 9, 0, 0, 7]
     signs = torch.randn(5, 23, 10, 6).sign() if scale > 1 else torch.randn(5, 23, 10, 6)
     logits = (scale * signs).to(DTYPES[kind]).requires_grad_()
@@ -52,13 +52,13 @@ def test_value_and_gradient_are_the_oracles(kind: str, scale: float, blank: int)
     targets += targets >= blank
     weights = torch.rand(5, dtype=torch.float64) + 0.5
     truth = oracle_loss(logits, targets, frames, labels, blank)
-    (gradient,) = torch.autograd.grad((truth * weights).sum(), logits)
-    found = plain_loss(logits, targets, frames, labels, blank)
-    (found_gradient,) = torch.autograd.grad((found * weights).sum(), logits)
-    wide = 1e-12 if kind == "float64" else 1e-7
-    torch.testing.assert_close(found.double(), truth, rtol=wide, atol=wide)
-    assert found_gradient.dtype == logits.dtype
-    torch.testing.assert_close(found_gradient.double(), gradient.double(), rtol=ROUNDING[kind], atol=ROUNDING[kind])
+    (true_gradient,) = torch.autograd.grad((truth * weights).sum(), logits)
+    losses = plain_loss(logits, targets, frames, labels, blank)
+    (gradient,) = torch.autograd.grad((losses * weights).sum(), logits)
+    tolerance = 1e-12 if kind == "float64" else 1e-7
+    torch.testing.assert_close(losses.double(), truth, rtol=tolerance, atol=tolerance)
+    assert gradient.dtype == logits.dtype
+    torch.testing.assert_close(gradient.double(), true_gradient.double(), rtol=ROUNDING[kind], atol=ROUNDING[kind])
 
 
 def test_gradcheck() -> None:
@@ -79,7 +79,7 @@ def test_fastemit_is_the_oracles() -> None:
     torch.testing.assert_close(grads[0], grads[1], rtol=1e-12, atol=1e-12)
 
 
-def test_what_stands_in_padding_does_not_matter() -> None:
+def test_padding_changes_nothing() -> None:
     torch.manual_seed(0)
     logits = torch.randn(2, 4, 3, 5)
     logits[1, 2:], logits[1, :, 2:] = float("nan"), float("inf")
@@ -127,11 +127,11 @@ def test_reductions() -> None:
         ({"frame_lengths": [5, 4]}, "utterance 0 has 5 frames"),
         ({"target_lengths": [2, 3]}, "utterance 1 has 3 labels; the batch has room for 0 to 2"),
         ({"frame_lengths": [4]}, "give 2 integers"),
-        ({"blank": 5}, "blank 5 is none of the 5 symbols"),
+        ({"blank": 5}, "blank 5 is not one of the 5 symbols"),
         ({"reduction": "average"}, "reduction 'average'; give one of none, sum, mean"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(change: dict, message: str) -> None:
+def test_invalid_arguments_are_refused_in_one_line(change: dict, message: str) -> None:
     arguments = {
         "logits": torch.zeros(2, 4, 3, 5),
         "targets": torch.ones(2, 2, dtype=torch.int64),

@@ -10,22 +10,20 @@ from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
 from stopwav.losses.oracle import oracle_loss
-from stopwav.losses.pruned import pruned_loss
-from stopwav.losses.pruning import prune_starts, pruned_places, pruned_predictions
-from stopwav.losses.simple import simple_loss
+from stopwav.losses.pruned import kept_positions, kept_predictions, prune_starts, pruned_loss, simple_loss
 
 
 def draw(seed: int, frames: list[int], labels: list[int], symbols: int = 5) -> tuple[torch.Tensor, ...]:
     """Encoder scores, predictor scores and targets of a batch."""
-    made = torch.Generator().manual_seed(seed)
-    encodings = torch.randn(len(frames), max(frames), symbols, generator=made, dtype=torch.float64)
-    predictions = torch.randn(len(frames), max(labels) + 1, symbols, generator=made, dtype=torch.float64)
-    targets = torch.randint(1, symbols, (len(frames), max(labels)), generator=made)
+    random = torch.Generator().manual_seed(seed)
+    encodings = torch.randn(len(frames), max(frames), symbols, generator=random, dtype=torch.float64)
+    predictions = torch.randn(len(frames), max(labels) + 1, symbols, generator=random, dtype=torch.float64)
+    targets = torch.randint(1, symbols, (len(frames), max(labels)), generator=random)
     return encodings, predictions, targets
 
 
 def summed_paths(blank: torch.Tensor, label: torch.Tensor, frames: int, labels: int, kept: object = None) -> float:
-    """log of the summed probability of all paths, each walked; with `kept` those of which every cell is."""
+    """log of the summed probability of all paths, one by one; with `kept`, of those that visit only kept cells."""
     total = []
     for emits in itertools.combinations(range(frames - 1 + labels), labels):
         t = u = 0
@@ -52,32 +50,32 @@ def test_the_simple_loss_is_the_sum_over_all_paths_of_its_definition(
 ) -> None:
     frames, labels = [t for t, _ in pairs], [u for _, u in pairs]
     encodings, predictions, targets = draw(seed, frames, labels)
-    found = simple_loss(encodings, predictions, targets, frames, labels, 0, *scales)
+    simple = simple_loss(encodings, predictions, targets, frames, labels, 0, *scales)
     real = torch.cat([predictions[n, : u + 1].softmax(dim=1) for n, u in enumerate(labels)])
     unigram = real.mean(dim=0).log()
     for n, (t, u) in enumerate(pairs):
-        both = (encodings[n, :, None] + predictions[n, None]).log_softmax(dim=2)
-        scores = (1 - sum(scales)) * both
+        joint = (encodings[n, :, None] + predictions[n, None]).log_softmax(dim=2)
+        scores = (1 - sum(scales)) * joint
         scores = scores + scales[0] * predictions[n, None].log_softmax(dim=2)
         scores = scores + scales[1] * (encodings[n, :, None] + unigram).log_softmax(dim=2)
         label = torch.stack(
             [scores[:, k, symbol] for k, symbol in enumerate(targets[n].tolist())] or [scores[:, 0, 0]], 1
         )
         expected = summed_paths(scores[:, :, 0], label, t, u)
-        assert float(found.losses[n]) == pytest.approx(-expected, rel=1e-9, abs=1e-9)
+        assert float(simple.losses[n]) == pytest.approx(-expected, rel=1e-9, abs=1e-9)
 
 
 def test_the_posteriors_count_every_frame_once_and_every_label_once() -> None:
     encodings, predictions, targets = draw(1, [6, 4], [3, 2])
-    found = simple_loss(encodings, predictions, targets, [6, 4], [3, 2])
+    simple = simple_loss(encodings, predictions, targets, [6, 4], [3, 2])
     for n, (frames, labels) in enumerate([(6, 3), (4, 2)]):
-        assert found.blank_posteriors[n, :frames].sum(dim=1).tolist() == pytest.approx([1] * frames)
-        assert found.label_posteriors[n, :, :labels].sum(dim=0).tolist() == pytest.approx([1] * labels)
-    assert not found.blank_posteriors[1, 4:].any()
-    assert not found.blank_posteriors.requires_grad
+        assert simple.blank_posteriors[n, :frames].sum(dim=1).tolist() == pytest.approx([1] * frames)
+        assert simple.label_posteriors[n, :, :labels].sum(dim=0).tolist() == pytest.approx([1] * labels)
+    assert not simple.blank_posteriors[1, 4:].any()
+    assert not simple.blank_posteriors.requires_grad
 
 
-def test_the_gradient_of_the_simple_loss_is_right() -> None:
+def test_the_gradient_of_the_simple_loss() -> None:
     encodings, predictions, targets = draw(2, [4, 3], [2, 1])
 
     def losses(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -86,23 +84,23 @@ def test_the_gradient_of_the_simple_loss_is_right() -> None:
     assert torch.autograd.gradcheck(losses, (encodings.requires_grad_(), predictions.requires_grad_()))
 
 
-def test_the_simple_loss_needs_no_gradient() -> None:
+def test_the_simple_loss_works_without_gradients() -> None:
     encodings, predictions, targets = draw(3, [4], [2])
     with torch.no_grad():
         without = simple_loss(encodings, predictions, targets, [4], [2])
-    within = simple_loss(encodings.requires_grad_(), predictions, targets, [4], [2])
+    with_gradient = simple_loss(encodings.requires_grad_(), predictions, targets, [4], [2])
     assert not without.losses.requires_grad
-    assert torch.equal(without.losses, within.losses)
-    assert torch.equal(without.blank_posteriors, within.blank_posteriors)
-    assert torch.equal(without.label_posteriors, within.label_posteriors)
+    assert torch.equal(without.losses, with_gradient.losses)
+    assert torch.equal(without.blank_posteriors, with_gradient.blank_posteriors)
+    assert torch.equal(without.label_posteriors, with_gradient.label_posteriors)
 
 
 @settings(deadline=None, max_examples=60)
 @given(shapes, st.integers(0, 1000), st.integers(2, 5))
-def test_ranges_let_a_path_through_wherever_one_fits(pairs: list[tuple[int, int]], seed: int, width: int) -> None:
+def test_ranges_let_a_path_through_if_one_fits(pairs: list[tuple[int, int]], seed: int, width: int) -> None:
     frames, labels = [t for t, _ in pairs], [u for _, u in pairs]
-    made = torch.Generator().manual_seed(seed)
-    blank, label = (torch.rand(len(pairs), max(frames), max(labels) + more, generator=made) for more in (1, 0))
+    random = torch.Generator().manual_seed(seed)
+    blank, label = (torch.rand(len(pairs), max(frames), max(labels) + extra, generator=random) for extra in (1, 0))
     width = min(width, max(labels) + 1)
     starts = prune_starts(blank, label, frames, labels, width)
     for n, (t, u) in enumerate(pairs):
@@ -128,12 +126,12 @@ def pruned(
     encodings: torch.Tensor, predictions: torch.Tensor, targets: torch.Tensor, lengths: tuple[list[int], list[int]],
     width: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """The pruned loss of a batch whose joiner is a sum, and the places that were kept."""
-    found = simple_loss(encodings, predictions, targets, *lengths)
-    starts = prune_starts(found.blank_posteriors, found.label_posteriors, *lengths, width)
-    places = pruned_places(starts, min(width, predictions.shape[1]))
-    logits = encodings[:, :, None] + pruned_predictions(predictions, places)
-    return pruned_loss(logits, places, targets, *lengths, reduction="none"), places
+    """The pruned loss of a batch whose joiner is a sum, and the positions that were kept."""
+    simple = simple_loss(encodings, predictions, targets, *lengths)
+    starts = prune_starts(simple.blank_posteriors, simple.label_posteriors, *lengths, width)
+    positions = kept_positions(starts, min(width, predictions.shape[1]))
+    logits = encodings[:, :, None] + kept_predictions(predictions, positions)
+    return pruned_loss(logits, positions, targets, *lengths, reduction="none"), positions
 
 
 @settings(deadline=None, max_examples=40)
@@ -143,15 +141,15 @@ def test_the_pruned_loss_is_the_sum_over_the_paths_that_are_left(
 ) -> None:
     frames, labels = [t for t, _ in pairs], [u for _, u in pairs]
     encodings, predictions, targets = draw(seed, frames, labels)
-    found, places = pruned(encodings, predictions, targets, (frames, labels), width)
+    losses, positions = pruned(encodings, predictions, targets, (frames, labels), width)
     for n, (t, u) in enumerate(pairs):
-        kept = {(time, place) for time in range(t) for place in places[n, time].tolist()}
+        kept = {(time, position) for time in range(t) for position in positions[n, time].tolist()}
         scores = (encodings[n, :, None] + predictions[n, None]).log_softmax(dim=2)
         label = torch.stack(
             [scores[:, k, symbol] for k, symbol in enumerate(targets[n].tolist())] or [scores[:, 0, 0]], 1
         )
         expected = -summed_paths(scores[:, :, 0], label, t, u, kept)
-        assert float(found[n]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert float(losses[n]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=30)
@@ -162,19 +160,19 @@ def test_at_full_width_the_pruned_loss_is_the_exact_one_gradient_included(
     frames, labels = [t for t, _ in pairs], [u for _, u in pairs]
     encodings, predictions, targets = draw(seed, frames, labels)
     encodings.requires_grad_()
-    found, _ = pruned(encodings, predictions, targets, (frames, labels), max(labels) + 1)
+    losses, _ = pruned(encodings, predictions, targets, (frames, labels), max(labels) + 1)
     exact = oracle_loss(encodings[:, :, None] + predictions[:, None], targets, frames, labels)
-    torch.testing.assert_close(found, exact, rtol=1e-9, atol=1e-9)
-    (ours,) = torch.autograd.grad(found.sum(), encodings, retain_graph=True)
-    (theirs,) = torch.autograd.grad(exact.sum(), encodings)
-    torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(losses, exact, rtol=1e-9, atol=1e-9)
+    (gradient,) = torch.autograd.grad(losses.sum(), encodings, retain_graph=True)
+    (exact_gradient,) = torch.autograd.grad(exact.sum(), encodings)
+    torch.testing.assert_close(gradient, exact_gradient, rtol=1e-8, atol=1e-9)
 
 
 def test_more_labels_than_the_ranges_can_hold_leave_no_path() -> None:
     encodings, predictions, targets = draw(4, [2], [4])
-    found, _ = pruned(encodings.requires_grad_(), predictions, targets, ([2], [4]), 2)
-    assert found.isinf().all()
-    (gradient,) = torch.autograd.grad(found.sum(), encodings)
+    losses, _ = pruned(encodings.requires_grad_(), predictions, targets, ([2], [4]), 2)
+    assert losses.isinf().all()
+    (gradient,) = torch.autograd.grad(losses.sum(), encodings)
     assert gradient.isfinite().all()
 
 
@@ -182,15 +180,15 @@ def test_wrong_shapes_and_scales_are_named() -> None:
     encodings, predictions, targets = draw(5, [3], [2])
     with pytest.raises(StopwavError, match=r"\(1, 3, 5\), \(1, 2, 5\)"):
         simple_loss(encodings, predictions[:, :2], targets, [3], [2])
-    with pytest.raises(StopwavError, match="sum is 1"):
+    with pytest.raises(StopwavError, match="sum of at most 1"):
         simple_loss(encodings, predictions, targets, [3], [2], 0, 0.7, 0.7)
-    with pytest.raises(StopwavError, match="2 at least"):
+    with pytest.raises(StopwavError, match="at least 2"):
         prune_starts(torch.rand(1, 3, 3), torch.rand(1, 3, 2), [3], [2], 1)
-    with pytest.raises(StopwavError, match="logits and places"):
+    with pytest.raises(StopwavError, match="logits and positions"):
         pruned_loss(encodings[:, :, None], torch.zeros(1, 3, 2, dtype=torch.int64), targets, [3], [2])
 
 
-# For the part of the encoder alone fast_rnnt counts padding as text in its mean over all places; ours does not.
+# For the encoder's part, fast_rnnt includes padding in its mean over all positions; ours does not.
 @pytest.mark.parametrize(
     ("scales", "frames", "labels"),
     [
@@ -199,19 +197,19 @@ def test_wrong_shapes_and_scales_are_named() -> None:
         ((0.2, 0.3), [30, 30, 30], [9, 9, 9]),
     ],
 )
-def test_fast_rnnt_finds_the_same(scales: tuple[float, float], frames: list[int], labels: list[int]) -> None:
+def test_fast_rnnt_agrees(scales: tuple[float, float], frames: list[int], labels: list[int]) -> None:
     fast_rnnt = pytest.importorskip("fast_rnnt", exc_type=ImportError)
     encodings, predictions, targets = draw(6, frames, labels, symbols=20)
     boundary = torch.tensor([[0, 0, u, t] for t, u in zip(frames, labels, strict=True)])
-    theirs, (by_label, by_blank) = fast_rnnt.rnnt_loss_smoothed(
+    theirs, (label_grad, blank_grad) = fast_rnnt.rnnt_loss_smoothed(
         predictions, encodings, targets, 0, *scales, boundary=boundary, reduction="none", return_grad=True
     )
     ours = simple_loss(encodings, predictions, targets, frames, labels, 0, *scales)
     torch.testing.assert_close(ours.losses, theirs, rtol=1e-9, atol=1e-9)
-    ranges = fast_rnnt.get_rnnt_prune_ranges(by_label, by_blank, boundary, 4)
-    places = pruned_places(prune_starts(ours.blank_posteriors, ours.label_posteriors, frames, labels, 4), 4)
-    assert torch.equal(places, ranges)
-    logits = encodings[:, :, None] + pruned_predictions(predictions, places)
+    ranges = fast_rnnt.get_rnnt_prune_ranges(label_grad, blank_grad, boundary, 4)
+    positions = kept_positions(prune_starts(ours.blank_posteriors, ours.label_posteriors, frames, labels, 4), 4)
+    assert torch.equal(positions, ranges)
+    logits = encodings[:, :, None] + kept_predictions(predictions, positions)
     reference = fast_rnnt.rnnt_loss_pruned(logits, targets, ranges, 0, boundary=boundary, reduction="none")
-    found = pruned_loss(logits, places, targets, frames, labels, reduction="none")
-    torch.testing.assert_close(found, reference, rtol=1e-9, atol=1e-9)
+    losses = pruned_loss(logits, positions, targets, frames, labels, reduction="none")
+    torch.testing.assert_close(losses, reference, rtol=1e-9, atol=1e-9)

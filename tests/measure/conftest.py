@@ -1,9 +1,10 @@
-"""A clock that only moves when it is told to."""
+"""A clock that moves only when told to."""
 
 import pytest
-from known_cost import HandClock
+
+from fake_clock import FakeClock
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> FakeClock:
+    return FakeClock()

@@ -1,4 +1,4 @@
-"""Modules whose cost is known: they move a clock that stands still otherwise."""
+"""Modules whose cost is known: they advance a fake clock."""
 
 from __future__ import annotations
 
@@ -8,23 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from fake_clock import FakeClock
+from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import rows_of
-from stopwav.measure.module_watch import ModuleWatch
-from stopwav.measure.step_timer import StepTime, StepTimer
-from stopwav.measure.training_step import TrainingJob, run_step
-
-
-class HandClock:
-    """A clock that somebody moves."""
-
-    def __init__(self) -> None:
-        self.ns = 0
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    def spend(self, seconds: float) -> None:
-        self.ns += round(seconds * 1e9)
+from stopwav.measure.training_step import StepTime, StepTimer, TrainingJob, run_step
 
 
 class _Spend(torch.autograd.Function):
@@ -55,22 +42,22 @@ class Costly(nn.Module):
 class Outer(nn.Module):
     """A module with work of its own around a module inside it."""
 
-    def __init__(self, clock: HandClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         super().__init__()
         self.clock = clock
-        self.inner = Costly(clock.spend, 0.010, 0.040)
+        self.inner = Costly(clock.advance, 0.010, 0.040)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.clock.spend(0.003)
+        self.clock.advance(0.003)
         x = self.inner(x)
-        self.clock.spend(0.004)
+        self.clock.advance(0.004)
         return x
 
 
-def watched_step(
-    model: nn.Module, clock: HandClock, *, depth: int = 3, loss_fn: Any = None, batch: Any = None
-) -> tuple[StepTime, ModuleWatch]:
-    """One watched step of a model by a clock."""
+def profiled_step(
+    model: nn.Module, clock: FakeClock, *, depth: int = 3, loss_fn: Any = None, batch: Any = None
+) -> tuple[StepTime, ModuleProfiler]:
+    """Run one profiled step of a model by a clock."""
     timer = StepTimer(now_ns=clock.now_ns)
     job = TrainingJob(
         model,
@@ -78,18 +65,19 @@ def watched_step(
         loss_fn or (lambda output, targets: output.sum()),
         torch.optim.SGD(model.parameters(), lr=0.1),
     )
-    found = []
+    steps = []
     # However the nodes of the graph are found, every row gets the same.
-    for walks in (False, True):
-        with ModuleWatch(rows_of(model, depth), timer.mark, walks=walks, now_ns=clock.now_ns) as watch:
+    for walk_graph in (False, True):
+        profiler = ModuleProfiler(rows_of(model, depth), timer.mark, walk_graph=walk_graph, now_ns=clock.now_ns)
+        with profiler:
             timer.begin()
-            run_step(job, 0, watch)
-            found.append((timer.end(), watch))
-        assert watch.complete
-    assert own_ms(found[0][0]) == own_ms(found[1][0])
-    return found[0]
+            run_step(job, 0, profiler)
+            steps.append((timer.end(), profiler))
+        assert profiler.complete
+    assert own_ms(steps[0][0]) == own_ms(steps[1][0])
+    return steps[0]
 
 
 def own_ms(time: StepTime) -> dict[tuple[str, str], int]:
-    """Milliseconds of each row in each phase, of those that took any."""
-    return {key: round(one.wall_s * 1e3) for key, one in time.parts.items() if one.wall_s > 0}
+    """The milliseconds of each row in each phase, without zeros."""
+    return {key: round(part.wall_s * 1e3) for key, part in time.parts.items() if part.wall_s > 0}

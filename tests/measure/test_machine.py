@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeNvml, cgroup_v2, tree
 
-from stopwav.measure.cgroup import cpu_quota, memory_limit_bytes
+from stopwav.measure.health import list_sensors
 from stopwav.measure.machine import clock_step_s, describe, throttle_count, usable_cores
 from stopwav.measure.nvml import Gpu, NoNvml
-from stopwav.measure.sensors import list_sensors
+from stopwav.measure.system_files import cpu_quota, memory_limit_bytes
 
 NO_NVML = NoNvml("not asked for")
 SRC = str(Path(__file__).resolve().parents[2] / "src")
@@ -50,11 +50,12 @@ def test_describing_imports_nothing_heavy_and_is_quick() -> None:
     )
     path = os.pathsep.join([SRC, *filter(None, sys.path)])
     environ = {**os.environ, "PYTHONPATH": path}
-    took = [
-        float(subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, check=True).stdout)
-        for _ in range(3)
-    ]
-    assert min(took) < 0.3
+
+    def processor_s() -> float:
+        return float(subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, check=True).stdout)
+
+    # One of three attempts: the machine may be busy.
+    assert any(processor_s() < 0.3 for _ in range(3))
 
 
 def test_the_fingerprint_follows_the_hardware_and_nothing_else() -> None:

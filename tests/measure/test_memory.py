@@ -1,7 +1,8 @@
-"""Host peaks against blocks of known size, in fresh processes, with and without a mark that can be reset."""
+"""Host and CUDA peaks against blocks of known size; the host's in fresh processes, with and without a reset."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from stopwav.measure.memory import (
     HostPeak,
     host_peak_method,
     host_resident_bytes,
+    measure_cuda_peak,
     measure_host_peak,
 )
 
@@ -35,7 +37,6 @@ def in_fresh_process(code: str) -> list[int]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     found: list[int] = json.loads(done.stdout)
     return found
@@ -135,7 +136,7 @@ def test_without_a_mark_to_reset_a_peak_that_lasts_is_still_found_and_labelled()
 
         def allocate():
             block = np.ones(48 * 2**20, dtype=np.uint8)
-            time.sleep(0.5)
+            time.sleep(0.2)
             del block
 
         peak = measure_host_peak(allocate, proc=pathlib.Path("nowhere"))
@@ -202,3 +203,25 @@ def test_an_error_of_the_call_comes_through(proc: Path) -> None:
 
 def test_resident_memory_agrees_between_its_two_sources() -> None:
     assert host_resident_bytes() == pytest.approx(host_resident_bytes(Path("nowhere")), rel=0.05)
+
+
+@pytest.mark.gpu
+def test_cuda_tensors_of_known_size_come_back_exact() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no CUDA device")
+    gc.collect()  # the measurement frees what other tests left, too
+    before = torch.cuda.memory_allocated()
+    weights = torch.zeros(10 * MIB // 4, device="cuda")
+
+    def call() -> None:
+        first = torch.ones(64 * MIB // 4, device="cuda")
+        second = torch.ones(32 * MIB // 4, device="cuda")
+        del first, second
+
+    for _ in range(2):
+        peak = measure_cuda_peak(call)
+        assert peak.baseline.allocated_bytes - before == weights.numel() * 4
+        assert peak.peak.allocated_bytes - peak.baseline.allocated_bytes == 96 * MIB
+        assert peak.peak.reserved_bytes >= peak.peak.allocated_bytes
+        assert peak.peak.device_bytes >= peak.peak.reserved_bytes

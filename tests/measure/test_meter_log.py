@@ -58,7 +58,7 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("timestamp,power_mW\n1,5000\n2,5000\n", "no column in watts in the header 'timestamp, power_mW'"),
         ("timestamp,energy_J\n1,5\n2,5\n", "no column in watts"),
@@ -66,8 +66,8 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
         ("timestamp,watts\n10,5\n9,5\n", ":3: its time 9 is not after"),
         ("timestamp,watts\n10,5\n10,5\n", ":3: its time 10 is not after"),
         ("timestamp,watts\n1700000000000,5\n1700000001000,5\n", "milliseconds"),
-        ("timestamp,watts\n10,much\n", ":2: '10,much' is no reading"),
-        ("timestamp,watts\n10\n", ":2: '10' is no reading"),
+        ("timestamp,watts\n10,much\n", ":2: '10,much' is not a reading"),
+        ("timestamp,watts\n10\n", ":2: '10' is not a reading"),
         ("timestamp,watts\n10,nan\n", "not finite"),
         ("timestamp,watts\n10,-5\n", "below zero"),
         ("timestamp,watts\n2023-11-14T22:13:20,5\n", "without its zone"),
@@ -75,10 +75,10 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
         ("", "holds 0 readings"),
     ],
 )
-def test_what_is_wrong_with_a_log_is_said_with_its_line(text: str, told: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_log_is_said_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(StopwavError) as error:
         log(tmp_path, text)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -88,7 +88,7 @@ def test_a_log_that_is_not_there_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin_s", "end_s", "told"),
+    ("begin_s", "end_s", "message"),
     [
         (99, 102, "outside the meter log"),
         (108, 111, "outside the meter log"),
@@ -96,9 +96,9 @@ def test_a_log_that_is_not_there_says_so(tmp_path: Path) -> None:
         (102, 108, "a gap of 4.0 s"),
     ],
 )
-def test_windows_that_the_log_does_not_cover_have_no_energy(begin_s: float, end_s: float, told: str) -> None:
+def test_windows_that_the_log_does_not_cover_have_no_energy(begin_s: float, end_s: float, message: str) -> None:
     gapped = MeterLog((100.0, 101.0, 102.0, 103.0, 107.0, 108.0, 109.0, 110.0), (5.0,) * 8)
-    with pytest.raises(StopwavError, match=told):
+    with pytest.raises(StopwavError, match=message):
         gapped.joules(begin_s, end_s)
     assert gapped.joules(100, 103) == pytest.approx(15)
 

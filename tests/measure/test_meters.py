@@ -129,9 +129,13 @@ def test_rapl_that_fails_to_read_is_no_meter(tmp_path: Path) -> None:
 def test_a_battery_in_use_counts_everything_and_takes_a_minute(tmp_path: Path) -> None:
     root, bench = tree(tmp_path, battery("Discharging")), Bench()
 
+    energy_now, steps = root / "sys/class/power_supply/BAT0/energy_now", [0]
+
     def refresh() -> None:  # 18 W, reported in steps of 10 mWh
-        used_uwh = int(18 * bench.now_s / 3600 * 1e6) // 10_000 * 10_000
-        (root / "sys/class/power_supply/BAT0/energy_now").write_text(str(40_000_000 - used_uwh))
+        step = int(18 * bench.now_s / 3600 * 1e6) // 10_000
+        if step > steps[-1]:
+            steps.append(step)
+            energy_now.write_text(str(40_000_000 - 10_000 * step))
 
     bench.on_advance.append(refresh)
     reading = measure_energy(bench.work(1), found(battery_meter(root)), clock=bench)
@@ -143,10 +147,14 @@ def test_a_battery_in_use_counts_everything_and_takes_a_minute(tmp_path: Path) -
 def test_a_battery_plugged_in_midway_gives_no_value(tmp_path: Path) -> None:
     root, bench = tree(tmp_path, battery("Discharging")), Bench()
 
+    folder, seconds = root / "sys/class/power_supply/BAT0", [0]
+
     def refresh() -> None:
-        (root / "sys/class/power_supply/BAT0/energy_now").write_text(str(40_000_000 - int(5000 * bench.now_s)))
-        if bench.now_s > 100:
-            (root / "sys/class/power_supply/BAT0/status").write_text("Charging")
+        if int(bench.now_s) > seconds[-1]:
+            seconds.append(int(bench.now_s))
+            (folder / "energy_now").write_text(str(40_000_000 - 5000 * seconds[-1]))
+            if bench.now_s > 100:
+                (folder / "status").write_text("Charging")
 
     bench.on_advance.append(refresh)
     reading = measure_energy(bench.work(1), found(battery_meter(root)), clock=bench)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stopwav.measure.clock import FakeClock
+from fake_clock import FakeClock
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MAX_WARMUP_CALLS, choose_loops, sample, warm_up
 
@@ -25,9 +25,9 @@ class Scripted:
 
 def test_the_first_call_is_kept_apart() -> None:
     call = Scripted(lambda k: 5.0 if k == 0 else 0.1)
-    taken = sample(call, call.clock, Plan())
-    assert taken.first_s == pytest.approx(5.0)
-    assert max(taken.warmup_s + taken.values_s) == pytest.approx(0.1)
+    samples = sample(call, call.clock, Plan())
+    assert samples.first_s == pytest.approx(5.0)
+    assert max(samples.warmup_s + samples.values_s) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_the_first_call_is_kept_apart() -> None:
 )
 def test_warm_up_bounds(call_s: float, expected: int) -> None:
     call = Scripted(lambda k: call_s)
-    taken_s, _ = warm_up(call, call.clock, Plan())
-    assert len(taken_s) == expected
+    values_s, _ = warm_up(call, call.clock, Plan())
+    assert len(values_s) == expected
 
 
 def test_a_drifting_warm_up_is_said_and_a_steady_one_is_not() -> None:
@@ -57,9 +57,9 @@ def test_short_calls_are_looped_until_a_value_lasts_ten_milliseconds(call_s: flo
 
 def test_a_value_is_seconds_per_iteration() -> None:
     call = Scripted(lambda k: 0.001)
-    taken = sample(call, call.clock, Plan())
-    assert taken.loops == 16
-    assert taken.values_s == pytest.approx([0.001] * len(taken.values_s))
+    samples = sample(call, call.clock, Plan())
+    assert samples.loops == 16
+    assert samples.values_s == pytest.approx([0.001] * len(samples.values_s))
 
 
 def test_quiet_values_stop_at_the_minimum_and_noisy_ones_go_on_to_the_maximum() -> None:
@@ -81,7 +81,7 @@ def test_values_last_a_second_at_least_and_twenty_at_most() -> None:
 
 def test_the_stop_rule_looks_only_every_fifth_value() -> None:
     counts = set()
-    for seed in range(40):
+    for seed in range(20):
         noise = random.Random(seed)
         call = Scripted(lambda k, noise=noise: 0.15 * noise.lognormvariate(0, 0.05))
         counts.add(len(sample(call, call.clock, Plan()).values_s))
@@ -99,8 +99,8 @@ def test_stages_are_given_per_iteration() -> None:
             clock.advance(0.001)
         clock.advance(0.001)
 
-    taken = sample(call, clock, Plan())
-    assert taken.stages_s[0]["half"] == pytest.approx(0.001)
+    samples = sample(call, clock, Plan())
+    assert samples.stages_s[0]["half"] == pytest.approx(0.001)
 
 
 def test_memory_of_results_is_not_held() -> None:
@@ -118,6 +118,20 @@ def test_memory_of_results_is_not_held() -> None:
         alive.append(weakref.ref(big))
         return big
 
-    taken = sample(call, clock, Plan())
-    assert len(taken.values_s) >= 10
+    samples = sample(call, clock, Plan())
+    assert len(samples.values_s) >= 10
     assert sum(ref() is not None for ref in alive[-10:-1]) == 0
+
+
+class OneAtATime(FakeClock):
+    """A clock that prepares each call."""
+
+    one_at_a_time = True
+
+
+def test_a_call_that_the_clock_prepares_is_never_repeated_inside_a_value() -> None:
+    plan = Plan(min_values=3, max_values=3, warmup_s=0)
+    for clock, loops in ((OneAtATime(), 1), (FakeClock(), 16)):
+        samples = sample(lambda clock=clock: clock.advance(0.001), clock, plan)  # type: ignore[misc]
+        assert samples.loops == loops
+        assert samples.values_s == pytest.approx((0.001,) * 3)

@@ -8,8 +8,9 @@ from itertools import count
 import pytest
 
 import stopwav
-from stopwav.measure.clock import FakeClock, WallClock
-from stopwav.measure.stages import collect_marks, overhear_marks
+from fake_clock import FakeClock
+from stopwav.measure.clock import WallClock
+from stopwav.measure.stages import collect_and_forward_marks, collect_marks
 
 
 @pytest.mark.alone
@@ -110,8 +111,8 @@ def test_timing_inside_timing_keeps_to_itself() -> None:
     assert set(clock.time(call).stages) == {"outer"}
 
 
-def test_marks_that_are_overheard_are_told_to_each_by_its_own_clock() -> None:
-    """Also where the outer clock tells places, as one of a device does, and one listens to another."""
+def test_forwarded_marks_have_the_time_of_each_collectors_own_clock() -> None:
+    """Also where the outer clock returns positions, as that of a device does, and where two collectors forward."""
     places = count()
     clock = FakeClock()
 
@@ -120,7 +121,7 @@ def test_marks_that_are_overheard_are_told_to_each_by_its_own_clock() -> None:
             clock.advance(1)
 
     with collect_marks(lambda: next(places)) as outer, stopwav.stage("all"):
-        with overhear_marks(clock.now_ns) as middle, overhear_marks(clock.now_ns) as inner:
+        with collect_and_forward_marks(clock.now_ns) as middle, collect_and_forward_marks(clock.now_ns) as inner:
             call()
         # What comes later is the outer clock's alone.
         call()
@@ -175,9 +176,9 @@ def test_a_stage_may_have_a_number_for_a_name() -> None:
 
 
 def test_a_clock_that_fails_does_not_hide_the_users_error() -> None:
-    told = iter([1])
+    times = iter([1])
 
-    with pytest.raises(KeyError, match="mine"), collect_marks(lambda: next(told)), stopwav.stage("broken"):
+    with pytest.raises(KeyError, match="mine"), collect_marks(lambda: next(times)), stopwav.stage("broken"):
         raise KeyError("mine")
     with pytest.raises(StopIteration), collect_marks(lambda: next(iter([]))), stopwav.stage("broken"):
         pass

@@ -1,31 +1,32 @@
-"""Who is at work in modules that are used in unusual ways: twice, shared, computed again, in place, for nothing."""
+"""Times of modules that are used in unusual ways: twice, shared, recomputed, in place, unused."""
 
 import pytest
 import torch
-from known_cost import Costly, HandClock, Outer, own_ms, watched_step
+from known_cost import Costly, Outer, own_ms, profiled_step
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from fake_clock import FakeClock
 from stopwav.measure.module_rows import rows_of
 from stopwav.measure.training_step import TrainingJob
 from stopwav.studies.step.step_runner import StepRunner
 
 
-def test_a_module_that_is_called_twice_has_both_calls(clock: HandClock) -> None:
+def test_a_module_that_is_called_twice_has_both_calls(clock: FakeClock) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.part = Costly(clock.spend, 0.010, 0.030)
+            self.part = Costly(clock.advance, 0.010, 0.030)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.part(self.part(x))
 
-    time, watch = watched_step(Twice(), clock)
+    time, profiler = profiled_step(Twice(), clock)
     assert own_ms(time) == {("part", "forward"): 20, ("part", "backward"): 60}
-    assert watch.calls["part"] == 2
+    assert profiler.calls["part"] == 2
 
 
-def test_a_shared_module_stands_under_its_first_name_and_is_named(clock: HandClock) -> None:
+def test_a_shared_module_stands_under_its_first_name_and_is_named(clock: FakeClock) -> None:
     class Wrap(nn.Module):
         def __init__(self, part: nn.Module) -> None:
             super().__init__()
@@ -34,20 +35,20 @@ def test_a_shared_module_stands_under_its_first_name_and_is_named(clock: HandClo
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.part(x)
 
-    part = Costly(clock.spend, 0.010, 0.030)
+    part = Costly(clock.advance, 0.010, 0.030)
     model = nn.Sequential(Wrap(part), Wrap(part))
     rows = rows_of(model, 3)
     assert rows.rows["0.part"].also == ("1.part",)
     assert rows.shared == {"0.part.shift": ("1.part.shift",)}
-    time, watch = watched_step(model, clock)
+    time, profiler = profiled_step(model, clock)
     assert own_ms(time) == {("0.part", "forward"): 20, ("0.part", "backward"): 60}
-    assert watch.callers == {"0.part": {"1"}}
+    assert profiler.callers == {"0.part": {"1"}}
 
 
 class Checkpointed(nn.Module):
-    def __init__(self, clock: HandClock, reentrant: bool) -> None:
+    def __init__(self, clock: FakeClock, reentrant: bool) -> None:
         super().__init__()
-        self.first = Costly(clock.spend, 0.001, 0.002)
+        self.first = Costly(clock.advance, 0.001, 0.002)
         self.second = Outer(clock)
         self.reentrant = reentrant
 
@@ -56,29 +57,29 @@ class Checkpointed(nn.Module):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpoint_is_recomputed_by_the_module_itself(clock: HandClock, reentrant: bool) -> None:
-    time, watch = watched_step(Checkpointed(clock, reentrant), clock)
-    found = own_ms(time)
-    assert found["first", "forward"] == 1
-    assert found["first", "backward"] == 2
-    assert found["second.inner", "forward"] == 10
-    assert found["second", "forward"] == 7
+def test_a_checkpoint_is_recomputed_by_the_module_itself(clock: FakeClock, reentrant: bool) -> None:
+    time, profiler = profiled_step(Checkpointed(clock, reentrant), clock)
+    times = own_ms(time)
+    assert times["first", "forward"] == 1
+    assert times["first", "backward"] == 2
+    assert times["second.inner", "forward"] == 10
+    assert times["second", "forward"] == 7
     # Backward: 40 of its own, and once more the 10 of the forward; 3 of 7 where the recomputation may stop early.
     if reentrant:
-        assert found["second.inner", "backward"] == 50
-        assert found["second", "backward"] == 7
+        assert times["second.inner", "backward"] == 50
+        assert times["second", "backward"] == 7
     else:
         # Nothing in it is saved, so that nothing need be computed again.
-        assert found["second.inner", "backward"] in (40, 50)
-    assert watch.calls["second.inner"] == 1
-    assert sum(one.wall_s for one in time.parts.values()) == pytest.approx(time.wall_s)
+        assert times["second.inner", "backward"] in (40, 50)
+    assert profiler.calls["second.inner"] == 1
+    assert sum(part.wall_s for part in time.parts.values()) == pytest.approx(time.wall_s)
 
 
-def test_a_checkpoint_that_needs_its_tensors_is_charged_for_them(clock: HandClock) -> None:
+def test_a_checkpoint_that_needs_its_tensors_is_charged_for_them(clock: FakeClock) -> None:
     class Squares(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.part = Costly(clock.spend, 0.010, 0.040)
+            self.part = Costly(clock.advance, 0.010, 0.040)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.part(x) ** 2
@@ -91,12 +92,12 @@ def test_a_checkpoint_that_needs_its_tensors_is_charged_for_them(clock: HandCloc
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return checkpoint(self.squares, x.requires_grad_(), use_reentrant=False)
 
-    time, watch = watched_step(Model(), clock)
+    time, profiler = profiled_step(Model(), clock)
     assert own_ms(time) == {("squares.part", "forward"): 10, ("squares.part", "backward"): 50}
-    assert watch.recomputed == {"squares", "squares.part"}
+    assert profiler.recomputed == {"squares", "squares.part"}
 
 
-def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: HandClock) -> None:
+def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: FakeClock) -> None:
     class Pair(Costly):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             used = super().forward(x)
@@ -105,7 +106,7 @@ def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: HandClock) -> N
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = Pair(clock.spend, 0.001, 0.010), Costly(clock.spend, 0.002, 0.020)
+            self.first, self.second = Pair(clock.advance, 0.001, 0.010), Costly(clock.advance, 0.002, 0.020)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.second(self.first(x)[0])
@@ -124,31 +125,31 @@ def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: HandClock) -> N
     }  # fmt: skip
 
 
-def test_a_loss_that_takes_a_gradient_by_itself_ends_no_row_early(clock: HandClock) -> None:
-    model = nn.Sequential(Costly(clock.spend, 0.001, 0.010), Costly(clock.spend, 0.002, 0.020))
+def test_a_loss_that_takes_a_gradient_by_itself_ends_no_row_early(clock: FakeClock) -> None:
+    model = nn.Sequential(Costly(clock.advance, 0.001, 0.010), Costly(clock.advance, 0.002, 0.020))
     data = torch.ones(2, 3, requires_grad=True)
 
     def with_penalty(output: torch.Tensor, _: None) -> torch.Tensor:
         torch.autograd.grad(output.sum(), data, retain_graph=True)
-        clock.spend(0.005)
+        clock.advance(0.005)
         return output.sum()
 
-    time, _ = watched_step(model, clock, loss_fn=with_penalty, batch=(data, None))
-    found = own_ms(time)
+    time, _ = profiled_step(model, clock, loss_fn=with_penalty, batch=(data, None))
+    times = own_ms(time)
     # What the penalty's own backward takes is the loss's: 30, and 5 of its own.
-    assert found["(loss)", "loss"] == 35
-    assert found["0", "backward"] == 10
-    assert found["1", "backward"] == 20
+    assert times["(loss)", "loss"] == 35
+    assert times["0", "backward"] == 10
+    assert times["1", "backward"] == 20
 
 
-def test_in_place_modules_are_attributed(clock: HandClock) -> None:
+def test_in_place_modules_are_attributed(clock: FakeClock) -> None:
     class Slow(nn.ReLU):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            clock.spend(0.002)
+            clock.advance(0.002)
             return super().forward(x)
 
-    model = nn.Sequential(Costly(clock.spend, 0.010, 0.030), Slow(inplace=True), Costly(clock.spend, 0.020, 0.005))
-    time, _ = watched_step(model, clock)
+    model = nn.Sequential(Costly(clock.advance, 0.010, 0.030), Slow(inplace=True), Costly(clock.advance, 0.020, 0.005))
+    time, _ = profiled_step(model, clock)
     assert own_ms(time) == {
         ("0", "forward"): 10, ("1", "forward"): 2, ("2", "forward"): 20, ("0", "backward"): 30, ("2", "backward"): 5,
     }  # fmt: skip

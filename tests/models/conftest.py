@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from stopwav.models.weights import keep_off_tiles
+from stopwav.models.weights import disable_amx_in_vm
 
 # oneDNN reads its settings when it is first used, which may be in any test.
-keep_off_tiles()
+disable_amx_in_vm()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""CTC by the book, one text at a time: what the tensors are compared with."""
+"""CTC written for reading, one text at a time: the reference for the tensors."""
 
 import itertools
 import math
@@ -16,10 +16,10 @@ def collapsed(path: Labels) -> Labels:
 
 def texts(probabilities: np.ndarray) -> dict[Labels, float]:
     """The probability of every text, summed over every way to label the frames; `(time, tokens)`, no last token."""
-    found: dict[Labels, float] = defaultdict(float)
+    probability_of: dict[Labels, float] = defaultdict(float)
     for path in itertools.product(range(probabilities.shape[1] - 1), repeat=len(probabilities)):
-        found[collapsed(path)] += math.prod(probabilities[time, label] for time, label in enumerate(path))
-    return dict(found)
+        probability_of[collapsed(path)] += math.prod(probabilities[time, label] for time, label in enumerate(path))
+    return dict(probability_of)
 
 
 def prefix_probability(probabilities: np.ndarray, text: Labels) -> float:

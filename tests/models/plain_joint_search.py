@@ -1,4 +1,4 @@
-"""Joint search by the book: one utterance, one hypothesis at a time, everything computed anew at every step."""
+"""Joint search written for reading: one utterance, one hypothesis at a time, everything recomputed at every step."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from plain_ctc import prefix_probability, text_probability
 
 from stopwav.models.hybrid import Hybrid
-from stopwav.models.joint_search import Limits
+from stopwav.models.joint_search import LengthLimits
 
 Tokens = tuple[int, ...]
 
@@ -29,26 +29,28 @@ def ctc_scores(probabilities: np.ndarray, text: Tokens) -> np.ndarray:
 
 
 def plain_search(
-    model: Hybrid, encodings: torch.Tensor, probabilities: np.ndarray, weight: float, limits: Limits, beam: int
+    model: Hybrid, encodings: torch.Tensor, probabilities: np.ndarray, weight: float, limits: LengthLimits, beam: int
 ) -> tuple[Tokens, float]:
-    """The best text and its score; every length is tried, and no search ends early."""
+    """Return the best text and its score; every length is tried, and no search ends early."""
     end = model.shape.tokens - 1
     running: list[tuple[Tokens, float]] = [((), 0.0)]
     best: tuple[Tokens, float] = ((), -math.inf)
-    for length in range(limits.most + 1):
+    for length in range(limits.max_tokens + 1):
         grown = []
         for text, so_far in running:
             by_attention = so_far + attention_scores(model, encodings, text)
             by_ctc = ctc_scores(probabilities, text)
             for token in range(1, end + 1):
-                if length < limits.fewest if token == end else length >= limits.most:
+                if length < limits.min_tokens if token == end else length >= limits.max_tokens:
                     continue
                 parts = [
                     (1 - weight) * by_attention[token] if weight < 1 else 0,
                     weight * by_ctc[token] if weight else 0,
                 ]
                 grown.append((sum(parts), text, token, by_attention[token]))
-        grown = sorted((one for one in grown if one[0] > -math.inf), reverse=True)[:beam]
-        best = max([best, *((text, score) for score, text, token, _ in grown if token == end)], key=lambda one: one[1])
+        grown = sorted((item for item in grown if item[0] > -math.inf), reverse=True)[:beam]
+        best = max(
+            [best, *((text, score) for score, text, token, _ in grown if token == end)], key=lambda item: item[1]
+        )
         running = [((*text, token), attention) for _, text, token, attention in grown if token != end]
     return best

@@ -20,13 +20,13 @@ def model() -> nn.Module:
 def refused(path: Path) -> str:
     with pytest.raises(StopwavError) as raised:
         load_weights(model(), path)
-    said = str(raised.value)
-    assert str(path) in said
-    assert "\n" not in said
-    return said
+    message = str(raised.value)
+    assert str(path) in message
+    assert "\n" not in message
+    return message
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded(tmp_path: Path) -> None:
     saved, loaded = model(), model()
     torch.save(saved.state_dict(), tmp_path / "model.pt")
     load_weights(loaded, tmp_path / "model.pt")
@@ -40,11 +40,11 @@ def test_missing_extra_and_misshaped_tensors_are_counted_and_the_first_three_nam
         del tensors[name]
     tensors |= {"other": torch.zeros(1), "2.weight": torch.zeros(2, 3), "3.bias": torch.tensor(1.0)}
     torch.save(tensors, tmp_path / "model.pt")
-    said = refused(tmp_path / "model.pt")
-    assert "of the model's 8 tensors and the file's 5" in said
-    assert "4 missing (0.weight; 0.bias; 1.weight …)" in said
-    assert "1 of another model (other)" in said
-    assert "2 of another shape (2.weight is 2×3 and should be 2×2; 3.bias is a scalar and should be 2)" in said
+    message = refused(tmp_path / "model.pt")
+    assert "of the model's 8 tensors and the file's 5" in message
+    assert "4 missing (0.weight; 0.bias; 1.weight …)" in message
+    assert "1 unexpected (other)" in message
+    assert "2 of the wrong shape (2.weight is 2×3 and should be 2×2; 3.bias is a scalar and should be 2)" in message
 
 
 class RunsWhenLoaded:
@@ -65,7 +65,7 @@ def test_code_in_a_file_is_refused_and_does_not_run(tmp_path: Path, how: str) ->
         path.write_bytes(pickle.dumps(evil, protocol=2))
     assert "refused" in refused(path)
     assert not trace.exists()
-    # The file does what it is accused of where it is trusted.
+    # Where it is trusted, the file does run its code.
     torch.load(path, weights_only=False) if how == "torch" else pickle.loads(path.read_bytes())
     assert trace.exists()
 
@@ -81,8 +81,8 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes)
 def test_a_file_of_something_else_says_what_it_holds(tmp_path: Path, content: object) -> None:
     path = tmp_path / "model.pt"
     torch.save(content, path)
-    said = refused(path)
-    assert "state dict" in said
+    message = refused(path)
+    assert "state dict" in message
 
 
 def test_a_cut_off_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_a_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
 def test_statistics_are_read_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "stats.json"
     path.write_text(json.dumps({"mean": list(range(80)), "invstddev": [0.5] * 80}))
-    found = load_statistics(path)
-    assert found.mean.tolist() == list(range(80))
-    assert found.inverse_deviation.tolist() == [0.5] * 80
+    statistics = load_statistics(path)
+    assert statistics.mean.tolist() == list(range(80))
+    assert statistics.inverse_deviation.tolist() == [0.5] * 80
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "expected JSON"),
         ("[1, 2]", "expected JSON"),
@@ -117,10 +117,10 @@ def test_statistics_are_read_in_their_order(tmp_path: Path) -> None:
         ('{"mean": [1, 2], "invstddev": [1, 2, 3]}', "2 and 3 values, but there are 80 mel bands"),
     ],
 )
-def test_statistics_that_do_not_fit_are_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_statistics_that_do_not_fit_are_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "stats.json"
     path.write_text(content)
-    with pytest.raises(StopwavError, match=said):
+    with pytest.raises(StopwavError, match=message):
         load_statistics(path)
 
 

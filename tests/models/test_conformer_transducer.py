@@ -20,7 +20,7 @@ def reference() -> ConformerTransducer:
 
 
 def count(module: torch.nn.Module) -> int:
-    return sum(one.numel() for one in module.parameters())
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def test_the_whole_and_its_parts(reference: ConformerTransducer) -> None:

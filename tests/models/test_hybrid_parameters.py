@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from stopwav.models.conformer import ConformerShape
 from stopwav.models.hybrid import Hybrid
-from stopwav.models.hybrid_shapes import ConformerShape, LstmShape
+from stopwav.models.lstm import LstmShape
 
 
 def count(model: nn.Module, part: str) -> int:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from stopwav.errors import StopwavError
+from stopwav.models.conformer import ConformerShape
 from stopwav.models.hybrid import Hybrid
-from stopwav.models.hybrid_shapes import ConformerShape, LstmShape
+from stopwav.models.lstm import LstmShape
 from stopwav.models.renaming import read_rules, rename
 
 FILE = Path("model.pth")
@@ -76,30 +77,30 @@ def test_rules_of_a_file_are_applied_in_their_order(tmp_path: Path) -> None:
 def test_two_tensors_of_one_new_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "names.json"
     path.write_text(json.dumps({"rules": [["\\d", ""]]}))
-    with pytest.raises(StopwavError, match=r"model\.pth: a1 and a2 would both be a; check the rules"):
+    with pytest.raises(StopwavError, match=r"model\.pth: a1 and a2 would both become a; check the rules"):
         rename({"a1": torch.zeros(1), "a2": torch.zeros(1)}, read_rules(str(path)), FILE)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "expected JSON"),
         ("[]", "expected JSON"),
         ('{"rules": 3}', "expected JSON"),
         ('{"rules": [["a"]]}', "expected JSON"),
-        ('{"rules": [["a", 3]]}', "'a' → 3 is not a pattern and a text or null"),
-        ('{"rules": [["(", "a"]]}', "is no regular expression"),
-        ('{"rules": [["a", "\\\\1"]]}', "is no regular expression"),
+        ('{"rules": [["a", 3]]}', "'a' → 3: expected a pattern, and a text or null"),
+        ('{"rules": [["(", "a"]]}', "is not a valid regular expression"),
+        ('{"rules": [["a", "\\\\1"]]}', "is not a valid regular expression"),
     ],
 )
-def test_rules_that_cannot_be_are_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_invalid_rules_are_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "names.json"
     path.write_text(content)
-    with pytest.raises(StopwavError, match=said) as raised:
+    with pytest.raises(StopwavError, match=message) as raised:
         read_rules(str(path))
     assert str(raised.value).startswith(f"names={path}: ")
 
 
-def test_a_layout_that_is_not_there_names_those_that_are() -> None:
+def test_an_unknown_layout_lists_the_included_ones() -> None:
     with pytest.raises(StopwavError, match=r"names=wenet: No such file or directory; .* one of espnet"):
         read_rules("wenet")

@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 from torchaudio_models import load_models
 
-from stopwav.models.calibration import calibrate_blank
-from stopwav.models.encoder_step import EncoderStep
-from stopwav.models.logmel import LogMel, Statistics
+from stopwav.models.features import LogMel, Statistics
 from stopwav.models.scorer import Scorer
 from stopwav.models.search import BeamSearch, GreedySearch
-from stopwav.models.text_step import JoinerStep, PredictorStep
-from stopwav.models.transducer import Transducer
-from stopwav.models.weights import best_for
+from stopwav.models.transducer import Transducer, calibrate_blank
+from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.weights import fastest_linear
 
 pytestmark = [pytest.mark.torchaudio, pytest.mark.slow]
 
@@ -45,10 +43,10 @@ class Pair:
         return self.ours.joiner.linear.weight.device
 
     def encoder(self) -> EncoderStep:
-        return EncoderStep(self.ours.transcriber, best_for(self.device, "float32"), self.graphs)
+        return EncoderStep(self.ours.transcriber, fastest_linear(self.device, "float32"), self.graphs)
 
     def scorer(self, beam: int) -> Scorer:
-        kind = best_for(self.device, "float32")
+        kind = fastest_linear(self.device, "float32")
         predictor, joiner = PredictorStep(self.ours.predictor, kind), JoinerStep(self.ours.joiner, kind)
         return Scorer(predictor, joiner, beam, SEGMENT // 4, self.graphs)
 
@@ -79,21 +77,21 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no NVIDIA GPU here")
     folder = os.environ.get("STOPWAV_TORCHAUDIO")
-    found = load_models(Path(folder) if folder else None)
-    if found is None:
+    torchaudio = load_models(Path(folder) if folder else None)
+    if torchaudio is None:
         pytest.skip("torchaudio does not import here, and STOPWAV_TORCHAUDIO names no folder of its model files")
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
-    theirs = found[0].emformer_rnnt_base(4097).eval().requires_grad_(False)
+    theirs = torchaudio[0].emformer_rnnt_base(4097).eval().requires_grad_(False)
     ours = Transducer().eval().requires_grad_(False)
     ours.load_state_dict(theirs.state_dict())
     ours.to(request.param)
     audios = [random_audio(seed) for seed in range(UTTERANCES)]
-    utterances = [segments_of(one.to(request.param)) for one in features_of(audios)]
-    made = Pair(found[0], theirs.to(request.param), ours, utterances, graphs=request.param == "cuda")
+    utterances = [segments_of(frames.to(request.param)) for frames in features_of(audios)]
+    pair = Pair(torchaudio[0], theirs.to(request.param), ours, utterances, graphs=request.param == "cuda")
     with torch.inference_mode():
-        yield made
+        yield pair
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
@@ -104,9 +102,9 @@ def encode(encoder: EncoderStep, segments: list[Tensor]) -> list[Tensor]:
 
 def calibrate(pair: Pair, beam: int) -> None:
     """Set the blank of both so that symbols come as often as in speech, which depends on the beam."""
-    encoder = EncoderStep(pair.ours.transcriber, best_for(pair.device, "float32"))
+    encoder = EncoderStep(pair.ours.transcriber, fastest_linear(pair.device, "float32"))
     encoded = [encode(encoder, segments) for segments in pair.utterances[:4]]
-    kind = best_for(pair.device, "float32")
+    kind = fastest_linear(pair.device, "float32")
     scorer = Scorer(PredictorStep(pair.ours.predictor, kind), JoinerStep(pair.ours.joiner, kind), beam, SEGMENT // 4)
 
     def rate() -> float:
@@ -123,17 +121,17 @@ def calibrate(pair: Pair, beam: int) -> None:
     pair.theirs.load_state_dict(pair.ours.state_dict())
 
 
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_the_encoder_streams_alike(pair: Pair) -> None:
     encoder = pair.encoder()
     for segments in pair.utterances[:5]:
         state = None
-        for segment, found in zip(segments, encode(encoder, segments), strict=True):
+        for segment, actual in zip(segments, encode(encoder, segments), strict=True):
             expected, _, state = pair.theirs.transcribe_streaming(segment[None], pair.tokens(SEGMENT + AHEAD), state)
-            close(found, expected[0])
+            close(actual, expected[0])
 
 
 def test_the_encoder_of_whole_utterances_is_alike(pair: Pair) -> None:
@@ -144,13 +142,13 @@ def test_the_encoder_of_whole_utterances_is_alike(pair: Pair) -> None:
             short = features[:, cut:]
             lengths = pair.tokens(short.shape[1] - AHEAD)
             expected, expected_lengths = pair.theirs.transcribe(short, lengths)
-            found, found_lengths = pair.ours.transcriber(short, lengths)
-            assert found_lengths.tolist() == expected_lengths.tolist()
-            close(found, expected)
+            actual, actual_lengths = pair.ours.transcriber(short, lengths)
+            assert actual_lengths.tolist() == expected_lengths.tolist()
+            close(actual, expected)
 
 
 def test_predictor_and_joiner_are_alike(pair: Pair) -> None:
-    kind = best_for(pair.device, "float32")
+    kind = fastest_linear(pair.device, "float32")
     predictor, joiner = PredictorStep(pair.ours.predictor, kind), JoinerStep(pair.ours.joiner, kind)
     ours_state = predictor.initial_state.expand(6, -1, -1, -1)
     their_state = None
@@ -158,12 +156,12 @@ def test_predictor_and_joiner_are_alike(pair: Pair) -> None:
     for _ in range(10):
         symbols = torch.randint(0, 4096, (6,), generator=source).to(pair.device)
         encodings = torch.randn(6, 1024, generator=source).to(pair.device)
-        found, ours_state = predictor(symbols, ours_state, predictor.pasts(ours_state))
+        actual, ours_state = predictor(symbols, ours_state, predictor.recurrent_gates(ours_state))
         ones = torch.ones_like(symbols)
         expected, _, their_state = pair.theirs.predict(symbols[:, None], ones, their_state)
-        close(found, expected[:, 0])
+        close(actual, expected[:, 0])
         joined, _, _ = pair.theirs.join(encodings[:, None], ones, expected, ones)
-        close(joiner(encodings, found), joined[:, 0, 0])
+        close(joiner(encodings, actual), joined[:, 0, 0])
 
 
 def test_greedy_search_is_a_plain_loop_over_their_model(pair: Pair) -> None:
@@ -182,19 +180,19 @@ def test_greedy_search_is_a_plain_loop_over_their_model(pair: Pair) -> None:
 
 
 def plain_greedy(pair: Pair, segments: list[Tensor]) -> list[int]:
-    one, length = pair.tokens(1), pair.tokens(SEGMENT + AHEAD)
-    prediction, _, text_state = pair.theirs.predict(pair.tokens(4096)[None], one, None)
+    one_frame, length = pair.tokens(1), pair.tokens(SEGMENT + AHEAD)
+    prediction, _, text_state = pair.theirs.predict(pair.tokens(4096)[None], one_frame, None)
     state, text = None, []
     for segment in segments:
         encodings, _, state = pair.theirs.transcribe_streaming(segment[None], length, state)
         for frame in range(encodings.shape[1]):
             for _ in range(100):
-                logits, _, _ = pair.theirs.join(encodings[:, frame : frame + 1], one, prediction, one)
+                logits, _, _ = pair.theirs.join(encodings[:, frame : frame + 1], one_frame, prediction, one_frame)
                 symbol = int(logits[0, 0, 0].argmax())
                 if symbol == 4096:
                     break
                 text.append(symbol)
-                prediction, _, text_state = pair.theirs.predict(pair.tokens(symbol)[None], one, text_state)
+                prediction, _, text_state = pair.theirs.predict(pair.tokens(symbol)[None], one_frame, text_state)
     return text
 
 
@@ -211,12 +209,12 @@ def test_the_beam_holds_the_same_texts_in_the_same_order(pair: Pair, beam: int) 
         for segment in segments:
             hypotheses, their_state = decoder.infer(segment, length, beam, their_state, hypotheses)
             search.advance(encoder(segment, state))
-        found = search.candidates()
+        texts = [text.symbols() for text in search.texts]
         search.close()
         assert hypotheses is not None
-        assert [one.symbols for one in found] == [one[0][1:] for one in hypotheses]
-        assert [one.score for one in found] == pytest.approx([one[3] for one in hypotheses], abs=1e-2)
-        symbols += len(found[0].symbols)
+        assert texts == [hypothesis[0][1:] for hypothesis in hypotheses]
+        assert search.scores.tolist() == pytest.approx([hypothesis[3] for hypothesis in hypotheses], abs=1e-2)
+        symbols += len(texts[0])
         seconds += len(segments) * SEGMENT_S
     assert 1 < symbols / seconds < 8  # neither silence nor up to the limit in every frame
 

@@ -1,12 +1,12 @@
-"""The published sizes: parameters to the digit, and every tensor by name and shape."""
+"""The published sizes, to the parameter, every tensor by name and shape, and the calibration of the blank."""
+
+import math
 
 import pytest
 import torch
 
 from stopwav.models.emformer import EmformerShape
-from stopwav.models.text_step import JoinerStep, PredictorStep
-from stopwav.models.transducer import Joiner, Predictor, Transducer
-from stopwav.models.weights import DenseLinear, PackedLinear
+from stopwav.models.transducer import Predictor, Transducer, calibrate_blank
 
 
 @pytest.fixture(scope="module")
@@ -71,32 +71,15 @@ def expected_shapes() -> dict[str, tuple[int, ...]]:
 
 
 def test_the_352_tensors_have_the_published_names_and_shapes(base: Transducer) -> None:
-    found = {name: tuple(tensor.shape) for name, tensor in base.state_dict().items()}
-    assert len(found) == 352
-    assert found == expected_shapes()
+    actual = {name: tuple(tensor.shape) for name, tensor in base.state_dict().items()}
+    assert len(actual) == 352
+    assert actual == expected_shapes()
 
 
 def test_blank_is_the_last_symbol() -> None:
     with torch.device("meta"):
         tiny = Transducer(EmformerShape(layers=1), symbols=7)
     assert (tiny.symbols, tiny.blank) == (7, 6)
-
-
-@pytest.mark.parametrize("kind", [DenseLinear, PackedLinear])
-def test_the_steps_of_search_are_the_predictor_and_the_joiner(kind: type) -> None:
-    torch.manual_seed(0)
-    predictor = Predictor(11, 24, width=16).eval().requires_grad_(False)
-    joiner = Joiner(24, 11).eval().requires_grad_(False)
-    predictor_step, joiner_step = PredictorStep(predictor, kind), JoinerStep(joiner, kind)
-    states = stepped = predictor.initial_state().expand(5, -1, -1, -1)
-    for seed in range(4):
-        symbols = torch.randint(0, 11, (5,), generator=torch.Generator().manual_seed(seed))
-        expected, states = predictor(symbols, states)
-        found, stepped = predictor_step(symbols, stepped, predictor_step.pasts(stepped))
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(stepped, states, atol=1e-5, rtol=1e-5)
-        encodings = torch.randn(5, 24)
-        torch.testing.assert_close(joiner_step(encodings, found), joiner(encodings, expected), atol=1e-5, rtol=1e-5)
 
 
 def test_the_predictor_depends_on_the_order_of_the_text() -> None:
@@ -106,7 +89,31 @@ def test_the_predictor_depends_on_the_order_of_the_text() -> None:
     def after(*text: int) -> torch.Tensor:
         states = predictor.initial_state()[None]
         for symbol in text:
-            found, states = predictor(torch.tensor([symbol]), states)
-        return found
+            actual, states = predictor(torch.tensor([symbol]), states)
+        return actual
 
     assert not torch.allclose(after(1, 2, 3), after(2, 1, 3), atol=1e-3)
+
+
+@pytest.fixture
+def tiny() -> Transducer:
+    shape = EmformerShape(bands=8, reduced=8, heads=2, feed_forward=16, layers=1, encoding=8)
+    return Transducer(shape, symbols=5).requires_grad_(False)
+
+
+def bias(model: Transducer) -> float:
+    return model.joiner.linear.bias[model.blank].item()
+
+
+def test_the_blank_alone_is_biased_until_the_rate_is_that_of_speech(tiny: Transducer) -> None:
+    before = tiny.joiner.linear.bias.clone()
+    rate = calibrate_blank(tiny, lambda: 50 * math.exp(-bias(tiny)))
+    assert torch.equal(tiny.joiner.linear.bias[:-1], before[:-1])
+    assert rate == pytest.approx(50 * math.exp(-bias(tiny)))
+    assert 3 <= rate <= 4
+
+
+def test_the_nearest_step_is_used_where_none_is_within_the_tolerance(tiny: Transducer) -> None:
+    rate = calibrate_blank(tiny, lambda: 100.0 if bias(tiny) < 1.3 else 2.0)
+    assert rate == 2.0
+    assert bias(tiny) >= 1.3

@@ -1,5 +1,8 @@
 """Linear layers in other layouts and in 8 bits against the plain product."""
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +10,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from stopwav.models.weights import DenseLinear, Int8Linear, Linear, PackedLinear, best_for, joined
+from stopwav.models.weights import (
+    DenseLinear,
+    Int8Linear,
+    Linear,
+    PackedLinear,
+    disable_amx_in_vm,
+    fastest_linear,
+    fuse,
+)
 
 
 def drawn(*shape: int, seed: int) -> Tensor:
@@ -37,10 +48,10 @@ def test_8_bits_err_by_no_more_than_their_steps(seed: int, rows: int, scale: flo
     weight_error = weight.abs().amax(1) / 127 / 2
     step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 127
     bound = x.abs().sum(1)[:, None] * weight_error + weight.abs().sum(1) * step + 32 * weight_error * step
-    found = Int8Linear(weight, offset)(x)
+    actual = Int8Linear(weight, offset)(x)
     exact = functional.linear(x, weight, offset)
-    assert ((found - exact).abs() <= bound + 1e-5).all()
-    assert (found - exact).norm() < 0.05 * (exact - offset).norm()
+    assert ((actual - exact).abs() <= bound + 1e-5).all()
+    assert (actual - exact).norm() < 0.05 * (exact - offset).norm()
 
 
 def test_8_bits_of_a_row_of_zeros_are_zeros() -> None:
@@ -50,18 +61,31 @@ def test_8_bits_of_a_row_of_zeros_are_zeros() -> None:
 
 
 @pytest.mark.parametrize("kind", [DenseLinear, PackedLinear])
-def test_joined_layers_are_their_results_in_a_row(kind: type[Linear]) -> None:
+def test_fused_layers_are_their_results_in_a_row(kind: type[Linear]) -> None:
     torch.manual_seed(0)
     first, second = torch.nn.Linear(16, 8), torch.nn.Linear(16, 24)
     x = drawn(5, 16, seed=1)
     torch.testing.assert_close(
-        joined(kind, first, second)(x), torch.cat([first(x), second(x)], 1).detach(), atol=1e-5, rtol=1e-5
+        fuse(kind, first, second)(x), torch.cat([first(x), second(x)], 1).detach(), atol=1e-5, rtol=1e-5
     )
 
 
 def test_the_kind_of_layer_follows_device_and_precision() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert best_for(cpu, "int8") is Int8Linear
-    assert best_for(cpu, "float32") is best_for(cpu, "bfloat16") is PackedLinear
-    assert best_for(cpu, "float32", compiled=True) is DenseLinear
-    assert best_for(cuda, "float16") is DenseLinear
+    assert fastest_linear(cpu, "int8") is Int8Linear
+    assert fastest_linear(cpu, "float32") is fastest_linear(cpu, "bfloat16") is PackedLinear
+    assert fastest_linear(cpu, "float32", compiled=True) is DenseLinear
+    assert fastest_linear(cuda, "float16") is DenseLinear
+
+
+@pytest.mark.parametrize(
+    ("flags", "setting"), [("hypervisor amx_tile", "AVX512_CORE_BF16"), ("amx_tile", None), ("hypervisor", None)]
+)
+def test_amx_is_disabled_in_a_virtual_machine_that_announces_it(
+    flags: str, setting: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n")
+    monkeypatch.setattr("stopwav.models.weights.Path", lambda path: tmp_path / "cpuinfo")
+    monkeypatch.setattr("os.environ", {})
+    disable_amx_in_vm()
+    assert os.environ.get("ONEDNN_MAX_CPU_ISA") == setting

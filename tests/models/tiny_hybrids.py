@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from stopwav.models.conformer import ConformerShape
 from stopwav.models.hybrid import Hybrid
-from stopwav.models.hybrid_shapes import ConformerShape, LstmShape
+from stopwav.models.lstm import LstmShape
 
 BANDS = 12
 CONFORMER = ConformerShape(

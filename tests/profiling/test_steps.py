@@ -1,4 +1,4 @@
-"""`stopwav.profile_steps` against a clock that moves only when told to, and against torch.profiler's own schedule."""
+"""`stopwav.profile_steps` against a fake clock, and against torch.profiler's own schedule."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stopwav
+from fake_clock import FakeClock
 from stopwav.errors import StopwavError
-from stopwav.measure.clock import FakeClock
 
 
 def run(times: list[float], clock: FakeClock, **schedule: int) -> stopwav.Steps:
@@ -35,7 +35,7 @@ def test_only_active_steps_are_measured() -> None:
     assert [(one.index, one.cycle) for one in steps.active] == [(2, 0), (3, 0), (4, 0), (7, 1), (8, 1), (9, 1)]
     assert steps.profile.total_s == pytest.approx(21)
     assert steps.profile.stages["forward"].total_s == pytest.approx(10.5)
-    assert [one.passage.stages["forward"] for one in steps.active] == pytest.approx([0.5, 1, 1.5, 2, 2.5, 3])
+    assert [one.sample.stages["forward"] for one in steps.active] == pytest.approx([0.5, 1, 1.5, 2, 2.5, 3])
     assert steps.done
     # Ranges are taken within a cycle: 1, 1, 1, 1. The jump from 3 to 4 between the cycles is none of them.
     assert steps.chart.moving_range == pytest.approx(1)
@@ -139,7 +139,7 @@ def test_a_schedule_knows_its_first_active_step_and_its_length(fields: dict[str,
         ({"wait": -1, "warmup": 1, "active": 1}, "wait=-1: give a whole number from 0"),
         ({"wait": 1.5, "warmup": 1, "active": 1}, "wait=1.5"),
         ({"schedule": stopwav.Schedule(wait=0, warmup=0, active=1), "repeat": 2}, "not both .got repeat"),
-        ({"schedule": "often"}, "'often' is no schedule"),
+        ({"schedule": "often"}, "'often' is not a schedule"),
         ({"wait": 0, "warmup": 1, "active": 1, "trace": "x"}, "leaves no cycle to trace"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_step_in_the_wrong_place_is_an_error() -> None:
         steps.step()
     with steps, stopwav.stage("open"), pytest.raises(StopwavError, match="inside stage 'open'"):
         steps.step()
-    with pytest.raises(StopwavError, match="measured already"), steps:
+    with pytest.raises(StopwavError, match="already measured"), steps:
         pass
 
 

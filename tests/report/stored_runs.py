@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.record import Record, Result
-from stopwav.studies import results
+from stopwav.studies.study import results
 
 DATA = Path(__file__).parent.parent / "data"
 REAL = DATA / "latency-real.jsonl"

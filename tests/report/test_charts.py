@@ -4,9 +4,9 @@ from pathlib import Path
 
 import altair
 import pytest
+from stopwav.report.charts import chart_svg, latency_charts
 
 from stopwav.record import Record
-from stopwav.report.charts import chart_svg, latency_charts
 from stopwav.studies.latency.view import latency_view
 
 DATA = Path(__file__).parent.parent / "data"

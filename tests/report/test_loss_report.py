@@ -9,10 +9,10 @@ import altair
 import pytest
 from command_line import command
 from loss_runs import checked, made_up
+from stopwav.report.charts import chart_svg, charts_of
 
 import stopwav
 from stopwav.record import Record
-from stopwav.report.charts import chart_svg, charts_of
 from stopwav.studies.loss.definitions import LOSS_DEFINITIONS
 
 # Milliseconds of a batch: the wrong one is the fastest of all, and the pruned one faster than what it approximates.

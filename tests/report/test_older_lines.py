@@ -5,15 +5,15 @@ import io
 import pytest
 from rich.console import Console
 from staged_run import staged_run
+from stopwav.report.charts import chart_svg, latency_charts
 from stored_runs import REAL, found_in
 
 from stopwav.record import Record
-from stopwav.report.charts import chart_svg, latency_charts
 from stopwav.report.latency_table import OLDER, lines_of, print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
 from stopwav.studies.latency.view import latency_view
+from stopwav.studies.study import results
 
 # The 95th of 100 chunks, in ms: ALGO 160 + 40; 94 chunks have quick features and 6 slow ones, the same of inference;
 # 88 chunks take 21.1, six 48 + 20.1 and six 1 + 110.1 in all, so the P95 of the lag is 111.1, and not 158.1.

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stopwav.report.charts import chart_png, chart_svg, latency_charts
 from synthetic import write_run
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
-from stopwav.report.charts import chart_png, chart_svg, latency_charts
-from stopwav.report.palette import COLOURS
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
+from stopwav.report.palette import COLOURS
 from stopwav.studies.latency.view import MOST_POINTS, latency_view
+from stopwav.studies.study import results
 
 
 @pytest.fixture(scope="module")

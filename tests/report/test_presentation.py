@@ -1,9 +1,9 @@
 """The table of how each study is shown, against that of the studies there are."""
 
 import pytest
+from stopwav.report.presentation import PRESENTATIONS, presentation_of
 
 from stopwav.errors import StopwavError
-from stopwav.report.presentation import PRESENTATIONS, presentation_of
 from stopwav.studies.study import STUDIES, find
 
 

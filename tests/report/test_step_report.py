@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from stopwav.report.charts import chart_svg, charts_of
 from torch import nn
 
 import stopwav
 from stopwav.errors import StopwavError
 from stopwav.record import Record
-from stopwav.report.charts import chart_svg, charts_of
 from stopwav.report.csv_table import csv_table
 from stopwav.report.page import Section, render_page
 from stopwav.report.step_comparison import step_comparison_html
-from stopwav.studies.step.definitions import STEP_DEFINITIONS
 from stopwav.report.step_layout import arrange_step, bar
 from stopwav.report.step_markdown import step_markdown
 from stopwav.report.step_table import print_step
-from stopwav.studies.step.run import step
+from stopwav.studies.step.definitions import STEP_DEFINITIONS
 from stopwav.studies.step.results import step_view
+from stopwav.studies.step.run import step
 
 
 class Tower(nn.Module):

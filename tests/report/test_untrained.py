@@ -6,17 +6,17 @@ import re
 import pytest
 from rich.console import Console
 from staged_run import staged_run
-
-from stopwav.record import Record
 from stopwav.report.charts import latency_charts
 from stopwav.report.comparison import comparison_html
+
+from stopwav.record import Record
 from stopwav.report.csv_table import csv_table
 from stopwav.report.findings import latency_finding
 from stopwav.report.latency_table import print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
-from stopwav.studies import results
 from stopwav.studies.latency.view import latency_view
+from stopwav.studies.study import results
 
 
 @pytest.fixture(scope="module")

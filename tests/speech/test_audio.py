@@ -170,7 +170,7 @@ def test_what_is_no_number_is_located(tmp_path: Path, bad: float) -> None:
     samples = np.stack([tone(1.0), tone(1.0)], axis=1)
     samples[4000, 1] = samples[9000, 0] = bad
     message = refusal(written(tmp_path / "x.wav", samples, subtype="FLOAT"))
-    assert "not a number, first at 0.2500 s" in message
+    assert "not finite, first at 0.2500 s" in message
 
 
 def test_float_files_in_another_unit_are_refused_and_overshoot_is_clipped(tmp_path: Path) -> None:

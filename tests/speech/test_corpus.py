@@ -144,8 +144,8 @@ def test_word_times_are_attached_in_normal_spelling(tmp_path: Path) -> None:
         ("b 1 0.1 0.1 stop", "word 1 is 'stop' where the transcript has 'go'"),
         ("b 1 0.1 0.1 go\nb 1 0.2 0.1 on", "word 2 is 'on' where the transcript has 'nothing more'"),
         ("b 1 0.1 0.1 <eps>", "word 1 is 'nothing more' where the transcript has 'go'"),
-        ("b 1 -0.1 0.2 go", "'go' is said to last from -0.100 s to 0.100 s"),
-        ("b 1 0.3 -0.1 go", "'go' is said to last from 0.300 s to 0.200 s"),
+        ("b 1 -0.1 0.2 go", "'go' lasts from -0.100 s to 0.100 s"),
+        ("b 1 0.3 -0.1 go", "'go' lasts from 0.300 s to 0.200 s"),
         ("a 1 0 1 it's\na 1 1 1 twenty-one\na 1 2 1 sir", "'twenty-one' at 1.000 s counts as 2 words"),
         (
             "a 1 0.5 0.1 it's\na 1 0.2 0.1 twenty\na 1 0.6 0.1 one\na 1 0.7 0.1 sir",
@@ -191,7 +191,7 @@ def test_nothing_found_names_the_formats(tmp_path: Path) -> None:
     for source, said in (
         (tmp_path, r"1 problem; x\.wav: no transcript"),
         (tmp_path / "gone", "does not exist"),
-        (tmp_path / "notes.txt", "is a file of no known kind"),
+        (tmp_path / "notes.txt", "is a file of an unknown format"),
         ("z" * 5000, "does not exist"),
     ):
         with pytest.raises(StopwavError, match=said) as caught:

@@ -6,19 +6,17 @@ from hypothesis import strategies as st
 
 from stopwav.speech.corpus import Word
 from stopwav.speech.events import Chunk, Stage, Trace, trace_from_json
-from stopwav.speech.lagging import (
-    average_lagging,
-    differentiable_average_lagging,
-    length_adaptive_average_lagging,
-)
 from stopwav.speech.latency import (
     WATERFALL,
     algorithmic_latency,
+    average_lagging,
     backlog_slope,
-    commit_chunks,
+    committing_texts,
+    differentiable_average_lagging,
     erased_words,
     final_latency,
     first_word_latency,
+    length_adaptive_average_lagging,
     shown_texts,
     stage_seconds,
     unstable_words,
@@ -164,10 +162,10 @@ def test_words_that_only_move_are_not_revised() -> None:
 
 
 def test_a_word_is_committed_when_it_and_all_before_it_stay() -> None:
-    commits = commit_chunks(shown_texts(TRACE))
+    commits = committing_texts(shown_texts(TRACE))
     assert [text.time_s for text in commits] == pytest.approx([1.30, 1.30, 1.30])
     calm = Trace(1.0, 0.5, 0.0, (chunk(0.5, 0.5, 0.6, "a b"), chunk(1, 1, 1.1, "a c")))
-    assert [text.time_s for text in commit_chunks(shown_texts(calm))] == pytest.approx([0.6, 1.1])
+    assert [text.time_s for text in committing_texts(shown_texts(calm))] == pytest.approx([0.6, 1.1])
 
 
 def test_lagging_on_paper() -> None:

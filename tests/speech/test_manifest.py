@@ -72,7 +72,7 @@ def test_what_a_folder_lacks_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     assert texts(corpus) == {"good": "one"}
     said = complaints(corpus)
     assert len(said) == 5
-    assert any(line.startswith("transcripts.txt:2: id good appears a second time") for line in said)
+    assert any(line.startswith("transcripts.txt:2: id good appears twice") for line in said)
     assert any(line.startswith("transcripts.txt:3: no audio for lost") for line in said)
     assert any(line.startswith("transcripts.txt:4: no words in the transcript of silent") for line in said)
     assert any(line.startswith("transcripts.txt:5: not UTF-8") for line in said)
@@ -165,7 +165,7 @@ def test_a_manifest(tmp_path: Path) -> None:
         ({"audio_filepath": "x" * 5000, "text": "hi"}, "no audio for x"),
         ({"audio_filepath": "", "text": "hi"}, "no audio for"),
         ({"audio_filepath": "a.wav", "text": " "}, "no words in the transcript"),
-        ({"audio_filepath": "good.wav", "text": "again"}, "id good appears a second time"),
+        ({"audio_filepath": "good.wav", "text": "again"}, "id good appears twice"),
     ],
 )
 def test_a_bad_line_is_named_and_the_rest_goes_on(tmp_path: Path, line: object, said: str) -> None:
@@ -202,7 +202,7 @@ def test_half_a_surrogate_pair_can_be_saved(tmp_path: Path) -> None:
 def test_no_manifest_crashes(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.jsonl"
     path.write_bytes(b"\n".join(lines))
-    with pytest.raises(StopwavError, match="holds no utterance to measure"):
+    with pytest.raises(StopwavError, match="has no usable utterance"):
         load_corpus(path)
 
 
@@ -247,10 +247,10 @@ def test_kaldi_segments(tmp_path: Path) -> None:
     assert [(u.id, u.start_s, u.end_s) for u in corpus.utterances] == [("u1", 0.5, 1.5), ("u2", 2.0, None)]
     said = complaints(corpus)
     for start in (
-        "segments:4: no segment can last from 3 s to 2 s",
+        "segments:4: a segment cannot last from 3 s to 2 s",
         "segments:5: a segment is",
         "segments:6: a segment is",
-        "segments:7: no segment can last",
+        "segments:7: a segment cannot last",
         "text:3: no audio for u3: recording r9 is not in wav.scp",
         "text:8: no audio for u9",
         "segments:8: no transcript for u8",
@@ -271,7 +271,7 @@ def test_commands_in_wav_scp_are_never_run(tmp_path: Path, pipe: str) -> None:
 def test_kaldi_duplicates_boms_and_carriage_returns(tmp_path: Path) -> None:
     corpus = load_corpus(kaldi(tmp_path, text="\ufeffr1 ONE\r\nr1 TWO\r\nr2 THREE\r\n"))
     assert texts(corpus) == {"r1": "ONE", "r2": "THREE"}
-    assert complaints(corpus) == ["text:2: id r1 stands in text:1 already, which is used"]
+    assert complaints(corpus) == ["text:2: id r1 is in text:1 already, which is used"]
 
 
 def test_kaldi_without_text_and_paths_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from stopwav import StopwavError
-from stopwav.speech.shape_sources import corpus_shapes, subsampled
-from stopwav.speech.shapes import Shapes, load_shapes, save_shapes
-from stopwav.speech.tokenizer import token_counter
+from stopwav.speech.shapes import Shapes, corpus_shapes, load_shapes, save_shapes, subsampled, token_counter
 
 
 def test_a_draw_has_the_statistics_of_librispeech() -> None:
@@ -62,7 +60,7 @@ def test_the_older_tensor_is_read_and_no_code_in_it_is_run(tmp_path: Path) -> No
         load_shapes(tmp_path / "evil.pt")
     assert not (tmp_path / "ran").exists()
     torch.save(torch.rand(3, 2), tmp_path / "real.pt")
-    with pytest.raises(StopwavError, match="not whole numbers"):
+    with pytest.raises(StopwavError, match="not integers"):
         load_shapes(tmp_path / "real.pt")
 
 
@@ -143,7 +141,7 @@ def test_a_sentencepiece_model_counts_its_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("a.csv", "frames,tokens\n1,2\n", "have to be T,U"),
+        ("a.csv", "frames,tokens\n1,2\n", "must be T,U"),
         ("a.csv", "T,U\n1,x\n", "not a file of shapes"),
         ("a.csv", "T,U\n0,3\n", "1 frame"),
         ("a.jsonl", '{"duration": 3}\n', "neither a NeMo entry nor a Lhotse cut"),

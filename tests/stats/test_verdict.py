@@ -10,12 +10,10 @@ from stopwav.stats import (
     LogRatio,
     Verdict,
     decide,
-    decide_all,
-    holm,
-    paired_log_ratio,
     paired_verdict,
-    unpaired_verdict,
+    unpaired_log_ratio,
 )
+from stopwav.stats.change import answer_all, ask_ratio
 
 MEDIANS = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12)
 
@@ -23,6 +21,17 @@ MEDIANS = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12)
 def made(mean, standard_error, n=10):
     """A paired log ratio with the given mean and standard error."""
     return LogRatio(mean, standard_error, n - 1, standard_error * math.sqrt(n), n, True)
+
+
+def asked(mean, standard_error=0.01, threshold=0.01, n=10):
+    """A question about n paired rounds whose log ratios have the given mean and standard error."""
+    logs = np.linspace(-1, 1, n)
+    logs *= standard_error * math.sqrt(n) / logs.std(ddof=1)
+    return ask_ratio("m", "s", "time", np.ones(n), np.exp(mean + logs), threshold, paired=True)
+
+
+def unpaired_verdict(a, b, **settings):
+    return decide(unpaired_log_ratio(a, b), **settings)
 
 
 # t(9) = 2.262; the threshold is log(1.01) = 0.00995
@@ -37,7 +46,7 @@ def made(mean, standard_error, n=10):
         (-0.005, 0.002, "small difference"),
         (0.020, 0.005, "undecided"),  # 0.0087 … 0.0313
         (0.000, 0.005, "undecided"),
-        (0.008, 0.002, "undecided"),  # 0.0035 … 0.0125: not nothing, but how much?
+        (0.008, 0.002, "undecided"),  # 0.0035 … 0.0125: a difference of unknown size
     ],
 )
 def test_the_five_verdicts(mean, standard_error, kind):
@@ -70,12 +79,12 @@ def test_unpaired_is_welchs_t_on_logs():
     assert str(verdict).endswith("unpaired)")
 
 
-def test_one_round_a_side_gives_no_verdict():
+def test_one_round_per_side_gives_no_verdict():
     for judge in (paired_verdict, unpaired_verdict):
         verdict = judge([1.0], [2.0])
         assert (verdict.kind, verdict.more_rounds, verdict.ratio, verdict.low) == ("undecided", 9, 2.0, None)
         assert verdict.p_value is None
-        assert verdict.note == "one round a side shows no spread"
+        assert verdict.note == "needs at least 2 rounds per side"
     assert str(paired_verdict([1.0], [2.0])) == "undecided (9 more rounds)"
     assert unpaired_verdict([1.0], [2.0, 2.1, 2.2]).kind == "undecided"
 
@@ -106,10 +115,10 @@ def test_rounds_without_spread_are_counts(judge, factor, kind):
     assert "no spread" in verdict.note
 
 
-def test_rounding_is_no_difference():
+def test_rounding_is_not_a_difference():
     a = np.array([0.1, 0.3, 0.7, 1.1])
     assert paired_verdict(a, a * 3 / 3, threshold=0).kind == "same"
-    # the ratios are equal but for their last digit
+    # the ratios are equal except in the last digit
     assert paired_verdict(a, a * 1.05, threshold=0).note.startswith("no spread")
 
 
@@ -118,20 +127,20 @@ def test_swapping_the_sides_swaps_the_verdict(a, data):
     b = data.draw(st.lists(st.floats(1e-3, 1e3), min_size=len(a), max_size=len(a)))
     swapped = {"faster": "slower", "slower": "faster"}
     for judge in (paired_verdict, unpaired_verdict):
-        one, other = judge(a, b), judge(b, a)
-        assert one.kind == swapped.get(other.kind, other.kind)
-        assert one.ratio == pytest.approx(1 / other.ratio, rel=1e-9)
-        assert one.more_rounds == other.more_rounds
+        forward, backward = judge(a, b), judge(b, a)
+        assert forward.kind == swapped.get(backward.kind, backward.kind)
+        assert forward.ratio == pytest.approx(1 / backward.ratio, rel=1e-9)
+        assert forward.more_rounds == backward.more_rounds
 
 
 @given(MEDIANS, st.floats(0.001, 1000))
 def test_a_common_factor_does_not_matter_to_pairs(a, factor):
     b = a[::-1]
-    one, other = paired_verdict(a, b), paired_verdict([factor * x for x in a], [factor * x for x in b])
-    assert one.ratio == pytest.approx(other.ratio, rel=1e-9)
+    plain, scaled = paired_verdict(a, b), paired_verdict([factor * x for x in a], [factor * x for x in b])
+    assert plain.ratio == pytest.approx(scaled.ratio, rel=1e-9)
 
 
-def test_how_it_reads():
+def test_a_verdict_as_text():
     common = (1.0, 0.9, 1.1, 0.95, 0.01, 10)
     assert str(Verdict("undecided", *common, more_rounds=12)) == "undecided (12 more rounds)"
     assert str(Verdict("undecided", *common, more_rounds=1)) == "undecided (1 more round)"
@@ -141,62 +150,37 @@ def test_how_it_reads():
 
 
 def test_further_rounds_shrink_with_distance_and_end_in_none_on_the_threshold():
-    wanted = [decide(made(mean, 0.01)).more_rounds for mean in (0.0195, 0.0245, 0.0295)]
-    assert wanted == sorted(wanted, reverse=True)
-    assert wanted[-1] >= 1
+    suggested = [decide(made(mean, 0.01)).more_rounds for mean in (0.0195, 0.0245, 0.0295)]
+    assert suggested == sorted(suggested, reverse=True)
+    assert suggested[-1] >= 1
     verdict = decide(made(math.log(1.01), 0.01))
     assert verdict.more_rounds is None
     assert "too close to the threshold" in verdict.note
     assert str(verdict) == "undecided"
 
 
-def test_holm_by_hand():
-    # sorted 0.01, 0.02, 0.03, 0.04: times 4, 3, 2, 1, and never falling
-    assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
-    assert holm([]) == []
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
+def test_one_metric_is_no_family_and_an_untestable_one_does_not_make_the_others_stricter():
+    clear, untestable = asked(0.05), ask_ratio("m", "s", "time", [1.0], [1.1], 0.01, paired=True)
+    assert answer_all([clear]) == [clear.answer(0.95)]
+    questions = [clear, untestable, untestable]
+    assert answer_all(questions) == [question.answer(0.95) for question in questions]
+    assert answer_all([]) == []
 
 
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_holm_lies_between_the_raw_value_and_bonferroni(p_values):
-    adjusted = holm(p_values)
-    for raw, after in zip(p_values, adjusted, strict=True):
-        assert raw <= after <= min(1.0, raw * len(p_values)) or after == max(adjusted)
-    assert sorted(range(len(p_values)), key=lambda i: (p_values[i], i)) == sorted(
-        range(len(p_values)), key=lambda i: (adjusted[i], p_values[i], i)
-    )
-
-
-def test_verdicts_on_several_metrics_agree_with_holms_p_values():
-    generator = np.random.default_rng(2)
-    ratios = [
-        paired_log_ratio(generator.lognormal(0, 0.02, 10), generator.lognormal(shift, 0.02, 10))
-        for shift in (0, 0.01, 0.02, 0.025, 0.03, 0.1)
-    ]
-    verdicts = decide_all(ratios, threshold=0)
-    adjusted = holm([ratio.p_value() for ratio in ratios])
-    assert [verdict.kind != "undecided" for verdict in verdicts] == [p < 0.05 for p in adjusted]
-    assert 2 <= sum(p < 0.05 for p in adjusted) < 6
-    assert max(verdict.confidence for verdict in verdicts) == pytest.approx(1 - 0.05 / 6)
-
-
-def test_one_metric_is_no_family_and_what_cannot_be_tested_costs_the_others_nothing():
-    clear, hopeless = made(0.05, 0.01), paired_log_ratio([1.0], [1.1])
-    assert decide_all([clear]) == [decide(clear)]
-    assert decide_all([clear, hopeless, hopeless]) == [decide(clear), decide(hopeless), decide(hopeless)]
-    assert decide_all([]) == []
+def test_holm_decides_the_clearest_at_the_strictest_confidence_and_relaxes_nothing_after_an_undecided():
+    changes = answer_all([asked(0.005), asked(0.05), asked(0.0)])
+    assert [change.verdict for change in changes] == ["undecided", "slower", "undecided"]
+    assert [change.confidence for change in changes] == pytest.approx([1 - 0.05 / 2, 1 - 0.05 / 3, 1 - 0.05 / 2])
 
 
 def test_each_metric_may_have_its_own_threshold():
-    verdicts = decide_all([made(0.03, 0.001), made(0.03, 0.001)], threshold=[0.01, 0.1])
-    assert [verdict.kind for verdict in verdicts] == ["slower", "small difference"]
-    with pytest.raises(ValueError):
-        decide_all([made(0.03, 0.001)], threshold=[0.01, 0.1])
+    changes = answer_all([asked(0.03, 0.001, 0.01), asked(0.03, 0.001, 0.1)])
+    assert [change.verdict for change in changes] == ["slower", "small difference"]
 
 
-def test_rounds_that_differ_beyond_measure_give_no_interval_and_no_claim() -> None:
-    # One degree of freedom at a confidence after Holm over 24 questions: t is 305, and exp(305 · 12) is no number.
-    found = paired_verdict([1.0, 1.0], [1.0, 1e10], confidence=1 - 0.05 / 24)
-    assert (found.kind, found.low, found.high) == ("undecided", None, None)
-    assert "rounds differ too much" in found.note
-    assert found.ratio == pytest.approx(1e5)
+def test_rounds_that_differ_too_much_give_no_interval_and_no_claim() -> None:
+    # One degree of freedom at a confidence after Holm over 24 questions: t is 305, and exp(305 · 12) overflows.
+    verdict = paired_verdict([1.0, 1.0], [1.0, 1e10], confidence=1 - 0.05 / 24)
+    assert (verdict.kind, verdict.low, verdict.high) == ("undecided", None, None)
+    assert "rounds differ too much" in verdict.note
+    assert verdict.ratio == pytest.approx(1e5)

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from stopwav.studies.round_pieces import round_to_piece
+
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.machine import describe
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record, Result
-from stopwav.studies.round_pieces import round_to_piece
 from stopwav.studies.loss.run import LossSpec
 from stopwav.studies.loss.setting import corpus_of, fed_of
 from stopwav.studies.loss.turn import step_key

@@ -9,7 +9,7 @@ import soundfile
 from latency_runs import MakeCorpus, run
 
 import stopwav
-from stopwav.studies import results
+from stopwav.studies.study import results
 
 ENGINES = """
     import os, time

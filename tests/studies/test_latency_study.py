@@ -16,8 +16,8 @@ from stopwav.speech.events import Trace, trace_from_json
 from stopwav.speech.latency import reconstructed_lags, shown_texts, word_delays
 from stopwav.speech.wer import ErrorCount, count_errors
 from stopwav.stats import nearest_rank
-from stopwav.studies import results
 from stopwav.studies.latency.streams import StreamRunner
+from stopwav.studies.study import results
 
 
 def test_scripted_delays_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     first = run(["torch"], tmp_path, batches=1)
     again = run(["torch"], tmp_path, batches=1, resume=True)
     assert again.path == first.path
-    assert again.found == 2
+    assert again.previous_count == 2
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,5 @@ def test_a_run_cut_after_any_piece_can_be_gone_on_with(tmp_path: Path) -> None:
     for count in range(1, len(lines)):
         (tmp_path / "cut.jsonl").write_text("".join(lines[:count]))
         cut = Record.read(tmp_path / "cut.jsonl")
-        assert cut.found == count - 1
+        assert cut.previous_count == count - 1
         check_pieces(cut)

@@ -166,7 +166,7 @@ def test_a_profile_feeds_no_number_and_leaves_traces(tmp_path: Path) -> None:
         (["torch"], {"vocab": [1]}, "each must be 2 or more"),
         (["torch"], {"seed": -1}, "--seed -1"),
         (["torch"], {"dtype": "tf32"}, "only CUDA devices have it"),
-        (["torch"], {"device": "tpu"}, "device=tpu: cpu, cuda or cuda:N"),
+        (["torch"], {"device": "tpu"}, "device=tpu: must be cpu, cuda or cuda:N"),
         (["torch"], {"batch_size": [2], "max_frames": 50}, "give one of them, not both"),
         (["torch"], {"batch_size": [100]}, "do not fill one batch"),
     ],

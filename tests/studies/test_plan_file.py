@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from stopwav.cli import app
 from stopwav.errors import StopwavError
-from stopwav.studies.study import STUDIES
 from stopwav.studies.plan.plan_file import Cell, cells_of, parse_override, read_plan
 from stopwav.studies.plan.speechbrain_recipe import read_recipe
 from stopwav.studies.plan.yaml_file import MAX_BYTES, parse_yaml, read_yaml
+from stopwav.studies.study import STUDIES
 
 # Of a study's verb, what says how to print and not what to measure: options of `stopwav run` itself.
 PRINTING = {"json", "list", "all", "no-html", "quick", "scientific", "unfold", "labels"}

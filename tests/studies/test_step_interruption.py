@@ -19,7 +19,7 @@ def test_the_fused_loss_and_resuming(few_shapes: Path, tmp_path: Path) -> None:
     assert "(loss):rnnt_loss_fused" in rows_of(found)
     again = stopwav.step(f"{TINY},loss=fused", **options, resume=True)
     assert again.path == record.path
-    assert again.found == len(record.pieces)
+    assert again.previous_count == len(record.pieces)
 
 
 def test_a_run_cut_after_any_piece_can_be_gone_on_with(few_shapes: Path, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_run_cut_after_any_piece_can_be_gone_on_with(few_shapes: Path, tmp_pat
     assert record.path == first.path
     assert record.complete
     assert [piece.key for piece in record.pieces] == [["ready", 0], ["step", 0, 0], ["step", 0, 1], ["memory", 0]]
-    assert record.found == 2
+    assert record.previous_count == 2
 
 
 def test_a_run_that_was_tampered_with_is_not_gone_on_with(few_shapes: Path, tmp_path: Path) -> None:

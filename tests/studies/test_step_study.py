@@ -12,12 +12,11 @@ from torch import nn
 
 import stopwav
 from stopwav.errors import StopwavError
-from stopwav.measure.step_timer import StepTimer
-from stopwav.measure.training_step import PhaseWatch, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTimer, run_step
 from stopwav.studies.plan.plan_file import read_plan
-from stopwav.studies.step.run import StepSpec, step
 from stopwav.studies.step.job import make_job
 from stopwav.studies.step.results import step_view
+from stopwav.studies.step.run import StepSpec, step
 
 
 def cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -285,7 +284,7 @@ def test_on_cuda_the_reference_is_trained_in_bfloat16(autocast: bool, loss: str,
     job = make_job(StepSpec(model=model, autocast=autocast, **options))
     timer = StepTimer("cuda")
     timer.begin()
-    run_step(job, 0, PhaseWatch(timer))
+    run_step(job, 0, PhaseProfiler(timer))
     taken = timer.end()
     assert taken.device_s is not None
     assert 0 < taken.device_s <= 1.01 * taken.wall_s

@@ -6,7 +6,6 @@ import errno
 import sys
 from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -31,23 +30,23 @@ _VERBS = {
 class Verbs(TyperGroup):
     """The verbs, each imported when it is typed: the help of the whole stays quick."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The verbs in the order of the help: studies first."""
         from stopwav.studies.study import study_names
 
         return [*study_names(), *_VERBS]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb of that name."""
         return verb(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a line per verb without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _line(name)) for name in self.list_commands(ctx)])
 
 
-def verb(name: str) -> click.Command:
+def verb(name: str) -> Any:
     """Return the command of a verb."""
     if name in _VERBS:
         from importlib import import_module

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stopwav.cli.options import Json
 from stopwav.errors import StopwavError
-
-if TYPE_CHECKING:
-    from stopwav.studies.diff.diff import Diff
 
 Threshold = Annotated[
     str,
@@ -35,34 +32,27 @@ def diff(
     import json as encoder
 
     from stopwav import __version__
-    from stopwav.report.diff_table import diff_markdown, print_diff
+    from stopwav.cli.output import print_text
     from stopwav.studies.diff.diff import diff as compare
+    from stopwav.studies.diff.document import diff_document
 
-    found = compare(a, b, threshold=parse_threshold(threshold), force=force)
-    cells = {cell.name: cell.changes for cell in found.cells}
-    lead = [("a", str(found.a)), ("b", str(found.b))]
+    compared = compare(a, b, threshold=parse_threshold(threshold), force=force)
     if json:
-        print(encoder.dumps({"stopwav": __version__, **found.to_json()}))
+        print(encoder.dumps({"stopwav": __version__, **compared.to_json()}))
     elif markdown:
-        print(diff_markdown("stopwav diff", cells, remarks_of(found), lead), end="")
+        from stopwav.report.markdown import render_markdown
+
+        print_text(render_markdown(diff_document(compared)))
     else:
         from rich.console import Console
 
-        print_diff(cells, Console(markup=False, highlight=False), remarks_of(found), lead)
+        from stopwav.report.terminal import print_document
 
-
-def remarks_of(found: Diff) -> list[str]:
-    """What a reader has to know beside the verdicts, what was overridden first."""
-    return [
-        *(f"compared by force: {reason}" for reason in found.forced),
-        *(f"only in a: {name}" for name in found.only_a),
-        *(f"only in b: {name}" for name in found.only_b),
-        *found.remarks,
-    ]
+        print_document(diff_document(compared), Console(markup=False, highlight=False))
 
 
 def parse_threshold(text: str) -> float:
-    """The relative change that `1%` or `0.01` names."""
+    """Return the relative change that `1%` or `0.01` names."""
     number = text.strip()
     percent = number.endswith("%")
     try:

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stopwav.errors import Caution
+    from stopwav.measure.health import Sensor, Steadiness
     from stopwav.measure.machine import Machine
-    from stopwav.measure.sensors import Sensor
-    from stopwav.measure.steadiness import Steadiness
 
 
 def doctor(
@@ -26,9 +25,8 @@ def doctor(
 
     cautions = health()
 
+    from stopwav.measure.health import list_sensors, steadiness
     from stopwav.measure.machine import describe
-    from stopwav.measure.sensors import list_sensors
-    from stopwav.measure.steadiness import steadiness
 
     steady = steadiness()
     machine, sensors = describe(), list_sensors()
@@ -49,7 +47,7 @@ def _without_fft(machine: Machine) -> list[Caution]:
     from stopwav.errors import Caution
 
     try:
-        from stopwav.models.spectrum import has_fft
+        from stopwav.models.features import has_fft
     except (ImportError, OSError):  # a PyTorch that does not load is not this caution's affair
         return []
     if has_fft():

@@ -25,17 +25,16 @@ def engines(json: Json = False) -> None:
 
         print(encoder.dumps({"engines": rows}))
         return
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("engine", "state", "streams", "what it is"):
-        table.add_column(heading)
+    from stopwav.report.document import Document, Note, simple_table
+    from stopwav.report.terminal import print_document
+
+    lines = []
     for row in rows:
         state = f"installed, {row['version']}" if row["installed"] else f"missing: {row['install']}"
         streams = {True: "yes", False: "no", None: "?"}[row["streaming"]]  # type: ignore[index]
-        table.add_row(str(row["name"]), state, streams, str(row["summary"]))
-    console = Console(markup=False, highlight=False)
-    console.print(table)
-    console.print("your own: path/to/my_engine.py:MyEngine (docs/guides/your-own-engine.md)", highlight=False)
+        lines.append((str(row["name"]), state, streams, str(row["summary"])))
+    table = simple_table(("engine", "state", "streams", "what it is"), lines)
+    note = Note("your own: path/to/my_engine.py:MyEngine (docs/guides/your-own-engine.md)", quiet=False)
+    print_document(Document("Engines", (table, note)), Console(markup=False, highlight=False))

@@ -28,10 +28,11 @@ def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
     if study.forecast is None:
         return None
     try:
-        estimate = study.forecast(checked(study.spec, **settings))
+        spec = checked(study.spec, **settings)
+        estimate, stopped = study.forecast(spec), any(True for _ in study.problems(spec))
     except Exception:  # an estimate never stops a run; what is wrong with its settings the study itself says
         return None
-    if estimate.seconds is None or estimate.seconds < LONG_S or estimate.problems:
+    if estimate.seconds is None or estimate.seconds < LONG_S or stopped:
         return None
     # What comes first says what is to be done; the rest, how fast that will go.
     speed = "; ".join(estimate.basis[1:])

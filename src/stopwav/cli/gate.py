@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.diff import Force, Threshold, parse_threshold, remarks_of
+from stopwav.cli.diff import Force, Threshold, parse_threshold
 from stopwav.cli.options import Json
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
-    from stopwav.report.diff_table import Cells, Line
     from stopwav.studies.diff.gate import Gate
 
 EXIT_VIOLATED = 3  # a condition is violated; 1 and 2 say that something could not be measured or compared
@@ -60,7 +59,7 @@ def gate(
     from stopwav.studies.diff.gate import CONDITIONS, read_thresholds
     from stopwav.studies.diff.gate import gate as judge
 
-    found = judge(
+    judged = judge(
         *runs,
         fail_on=fail_on or tuple(CONDITIONS),
         threshold=parse_threshold(threshold),
@@ -68,9 +67,12 @@ def gate(
         force=force,
     )
     if markdown is not None:
-        _write(markdown, _markdown(found))
-    _print(found, as_json=json)
-    if not found.passed:
+        from stopwav.report.markdown import render_markdown
+        from stopwav.studies.diff.document import gate_document
+
+        _write(markdown, render_markdown(gate_document(judged)))
+    _print(judged, as_json=json)
+    if not judged.passed:
         raise typer.Exit(EXIT_VIOLATED)
 
 
@@ -83,56 +85,20 @@ def _print_calibration(runs: list[Path], force: bool) -> None:
     print(json.dumps({"stopwav": __version__, **calibrate(runs, force=force).to_json()}, indent=2))
 
 
-def _print(found: Gate, *, as_json: bool) -> None:
-    import json
-
-    from rich.console import Console
-    from rich.text import Text
-
-    from stopwav import __version__
-    from stopwav.report.diff_table import print_diff, print_lines
-
+def _print(gate: Gate, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"stopwav": __version__, **found.to_json()}))
+        import json
+
+        from stopwav import __version__
+
+        print(json.dumps({"stopwav": __version__, **gate.to_json()}))
         return
-    console = Console(markup=False, highlight=False)
-    print_diff(_cells(found), console, remarks_of(found.diff), _places(found))
-    console.print()
-    console.print(Text(_outcome(found), style="bold"))
-    print_lines(_lead(found), console)
+    from rich.console import Console
 
+    from stopwav.report.terminal import print_document
+    from stopwav.studies.diff.document import gate_document
 
-def _markdown(found: Gate) -> str:
-    from stopwav.report.diff_table import diff_markdown
-
-    lead = [*_lead(found), *_places(found)]
-    return diff_markdown(_outcome(found), _cells(found), remarks_of(found.diff), lead)
-
-
-def _cells(found: Gate) -> Cells:
-    return {cell.name: cell.changes for cell in found.diff.cells}
-
-
-def _places(found: Gate) -> list[Line]:
-    return [("a, the baseline", str(found.diff.a)), ("b, the run", str(found.diff.b))]
-
-
-def _outcome(found: Gate) -> str:
-    return f"stopwav gate: {'passed' if found.passed else 'failed'}"
-
-
-def _lead(found: Gate) -> list[Line]:
-    """What was violated, what is still open, and what was asked for."""
-    from stopwav.report.diff_table import title_of
-
-    lines = [
-        (f"{failure.condition}, {title_of(failure.metric) or failure.message}", failure.name)
-        for failure in found.failures
-    ]
-    if found.undecided:
-        verb = "is" if len(found.undecided) == 1 else "are"
-        lines.append((f"{len(found.undecided)} {verb} undecided, which never fails", ""))
-    return [*lines, (f"fails on {', '.join(found.fail_on)}", "")]
+    print_document(gate_document(gate), Console(markup=False, highlight=False))
 
 
 def _write(path: Path, text: str) -> None:

@@ -13,8 +13,8 @@ from stopwav.errors import StopwavError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stopwav.cli.output import Found
-    from stopwav.record import Result
+    from stopwav.report.history import PastRun
+    from stopwav.studies.study import StudyRun
 
 
 def history(
@@ -25,15 +25,13 @@ def history(
     """Show how every metric changed over the runs in a folder."""
     import sys
 
-    from stopwav.report.presentation import presentation_of
-
     runs, skipped = _read(folder)
     for _, message in skipped:
-        print(f"stopwav: passed over {message}", file=sys.stderr)
-    followed = [found for found in runs if not presentation_of(found[0].header.study).of_training]
-    for record, _ in runs:
-        if presentation_of(record.header.study).of_training:
-            print(f"stopwav: left out {record.path}: a {record.header.study} run is not followed", file=sys.stderr)
+        print(f"stopwav: skipped {message}", file=sys.stderr)
+    followed = [run for run in runs if run.study.followed is not None]
+    for run in runs:
+        if run.study.followed is None:
+            print(f"stopwav: left out {run.record.path}: not supported for {run.study.name} runs", file=sys.stderr)
     if not (runs if json and html is None else followed):
         raise StopwavError(f"{folder}: holds no run to show; `stopwav latency ENGINE --save {folder}` makes one")
     if html is not None or not json:
@@ -43,27 +41,36 @@ def history(
     else:
         from rich.console import Console
 
-        from stopwav.report.history import PastRun, print_history
+        from stopwav.report.history import history_document
+        from stopwav.report.terminal import print_document
 
-        print_history(
-            [PastRun(record, _points(results)) for record, results in followed], Console(markup=False, highlight=False)
-        )
-
-
-def _points(results: Sequence[Result]) -> list[Result]:
-    """The results that are followed over time: cells and engines, and not the laws fitted to them."""
-    return [result for result in results if result.params.get("kind", "cell") in ("cell", "engine", "length")]
+        document = history_document([past_run(run) for run in followed], folder.name)
+        print_document(document, Console(markup=False, highlight=False))
 
 
-def _read(folder: Path) -> tuple[list[Found], list[tuple[Path, str]]]:
+def past_run(run: StudyRun, href: str = "") -> PastRun:
+    """Return a run as the history takes it, with the address of its page."""
+    from stopwav.report.history import KeyMetric, PastRun
+
+    definitions = run.study.definitions
+
+    def define(metric: str) -> tuple[str, str] | None:
+        known = definitions.find(metric)
+        return None if known is None else (known.title, known.text)
+
+    key = [KeyMetric(name, known.headline, known.scale, known.decimals) for name, known in definitions.headlines()]
+    return PastRun(run.record, run.followed, key, define, run.study.series, href)
+
+
+def _read(folder: Path) -> tuple[list[StudyRun], list[tuple[Path, str]]]:
     """The runs in the folder by time, and what else lies there under such a name, with the reason why it is no run."""
-    from stopwav.cli.output import progress_bar, results_of
+    from stopwav.cli.output import progress_bar, read_results
     from stopwav.record import Record
     from stopwav.report.history import started_s
 
     if not folder.is_dir():
         raise StopwavError(f"{folder}: no such folder; name one that holds run files, such as stopwav-runs")
-    found: list[Found] = []
+    runs: list[StudyRun] = []
     skipped: list[tuple[Path, str]] = []
     paths = sorted(folder.glob("*.jsonl"))
     with progress_bar() as progress:
@@ -71,36 +78,38 @@ def _read(folder: Path) -> tuple[list[Found], list[tuple[Path, str]]]:
             try:
                 record = Record.read(path)
                 started_s(record)
-                found.append((record, results_of(record)))
+                runs.append(read_results(record))
             except StopwavError as error:
                 skipped.append((path, str(error)))
             progress("reading runs", index + 1, len(paths))
-    return sorted(found, key=lambda one: (started_s(one[0]), one[0].path.name)), skipped
+    return sorted(runs, key=lambda run: (started_s(run.record), run.record.path.name)), skipped
 
 
-def _write(runs: Sequence[Found], folder: Path, page: Path) -> None:
+def _write(runs: Sequence[StudyRun], folder: Path, page: Path) -> None:
     """Write the page, and before it those pages of its runs that are not there yet."""
     import os
     import sys
     from urllib.parse import quote
 
-    from stopwav import __version__
     from stopwav.cli.output import page_of, write_file, write_page_or_warn
-    from stopwav.report.history import PastRun
-    from stopwav.report.history_page import history_page
+    from stopwav.report.history import history_document
+    from stopwav.report.history_chart import history_charts
+    from stopwav.report.page import PageSection, render_page
 
     past = []
-    for record, results in runs:
-        target = page_of(record)
-        there = target.is_file() or write_page_or_warn([(record, results)], target)
+    for run in runs:
+        target = page_of(run.record)
+        there = target.is_file() or write_page_or_warn([run], target)
         address = quote(os.path.relpath(target.resolve(), page.resolve().parent))
         # A name such as `javascript:x` is a file here, and would be a command without the dot.
-        past.append(PastRun(record, _points(results), f"./{address}" if there else None))
-    write_file(page, history_page(past, folder, __version__), [record.path for record, _ in runs])
+        past.append(past_run(run, f"./{address}" if there else ""))
+    document = history_document(past, folder.resolve().name or str(folder))
+    html = render_page([PageSection(document, history_charts(past), past[0].define)])
+    write_file(page, html, [run.record.path for run in runs])
     print(f"page: {page}", file=sys.stderr)
 
 
-def _print_json(runs: Sequence[Found], folder: Path, skipped: Sequence[tuple[Path, str]]) -> None:
+def _print_json(runs: Sequence[StudyRun], folder: Path, skipped: Sequence[tuple[Path, str]]) -> None:
     import json
 
     from stopwav import __version__
@@ -109,12 +118,12 @@ def _print_json(runs: Sequence[Found], folder: Path, skipped: Sequence[tuple[Pat
 
     rows = [
         {
-            **run_to_json(record, results),
-            "started": record.header.started,
-            "machine": fingerprint(record.header),
-            "page": str(page_of(record)) if page_of(record).is_file() else None,
+            **run_to_json(run),
+            "started": run.record.header.started,
+            "machine": fingerprint(run.record.header),
+            "page": str(page_of(run.record)) if page_of(run.record).is_file() else None,
         }
-        for record, results in runs
+        for run in runs
     ]
-    passed_over = [{"where": str(path), "message": message} for path, message in skipped]
-    print(json.dumps({"stopwav": __version__, "folder": str(folder), "runs": rows, "skipped": passed_over}))
+    left_out = [{"where": str(path), "message": message} for path, message in skipped]
+    print(json.dumps({"stopwav": __version__, "folder": str(folder), "runs": rows, "skipped": left_out}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwav.cli.options import Json
-from stopwav.errors import StopwavError, suggestion
+from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
     from stopwav.studies.study import Study
@@ -25,14 +25,13 @@ def init(
 
     from stopwav import __version__
     from stopwav.cli.output import write_file
-    from stopwav.studies.study import STUDIES
+    from stopwav.studies.study import find_study
 
-    if study not in STUDIES:
-        raise StopwavError(f"unknown study {study!r}: {suggestion(study, STUDIES)}")
+    chosen = find_study(study)
     path = file or Path(f"{study}.yaml")
     if path.exists() and not force:
         raise StopwavError(f"{path}: exists already; name another file, or add --force to overwrite it")
-    write_file(path, starter(STUDIES[study], path.name))
+    write_file(path, starter(chosen, path.name))
     if json:
         print(json_text.dumps({"stopwav": __version__, "study": study, "file": str(path)}))
     else:
@@ -40,40 +39,22 @@ def init(
 
 
 def starter(study: Study, name: str) -> str:
-    """The text of a starter file: what the study cannot do without is set, the rest is there at its default."""
-    helps = _helps(study)
+    """Return the text of a starter file: what the study needs is set, the rest is there at its default."""
     lines = [
-        f"# {study.name}: {helps['']}",
+        f"# {study.name}: {study.question}",
         f"# Check it: stopwav run --check {name}      Run it: stopwav run {name}",
-        "# What is commented out stands at its default. All keys: docs/guides/run-from-a-file.md",
+        "# Lines that are commented out show the defaults. All keys: docs/guides/run-from-a-file.md",
         "",
         "studies:",
         f"  - {study.name}:",
     ]
-    for setting in study.names():
-        field = study.settings.model_fields[setting]
-        lines += [f"      # {line}" for line in _wrapped(helps.get(setting, ""))]
+    for setting, option in study.spec.options().items():
+        field = study.spec.model_fields[setting]
+        lines += [f"      # {line}" for line in _wrapped(option.help)]
         required = setting in study.example
         value = study.example[setting] if required else field.get_default(call_default_factory=True)
         lines.append(f"      {'' if required else '# '}{_line(setting, value)}")
     return "\n".join([*lines, ""])
-
-
-def _helps(study: Study) -> dict[str, str]:
-    """What the study's verb says of itself (under "") and of each setting."""
-    import typer.main
-
-    from stopwav.cli import app
-
-    group: Any = typer.main.get_command(app)
-    command = group.commands[study.name]
-    found = {"": command.help.strip().splitlines()[0]}
-    for parameter in command.params:
-        flag = next((one for one in parameter.opts if one.startswith("--")), parameter.name).removeprefix("--")
-        setting = study.setting(flag)
-        if setting is not None:
-            found[setting] = parameter.help or ""
-    return found
 
 
 def _wrapped(text: str) -> list[str]:
@@ -85,7 +66,7 @@ def _wrapped(text: str) -> list[str]:
 def _line(setting: str, value: Any) -> str:
     import json
 
-    from stopwav.studies.study import flag_of
+    from stopwav.studies.spec import flag_of
 
     plain = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
     # JSON is YAML, but for its pairs of surrogates.

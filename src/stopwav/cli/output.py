@@ -44,8 +44,8 @@ def print_run(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bo
 
 def report_resumed(record: Record) -> None:
     """Say how many pieces of a run an earlier command had measured."""
-    if record.found:
-        print(f"stopwav: {record.found} pieces were measured before, in {record.path}", file=sys.stderr)
+    if record.previous_count:
+        print(f"stopwav: {record.previous_count} pieces were measured before, in {record.path}", file=sys.stderr)
 
 
 def read_results(record: Record) -> StudyRun:

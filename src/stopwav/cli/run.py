@@ -13,8 +13,7 @@ from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
     from stopwav.record import Record
-    from stopwav.studies.forecast import Forecast
-    from stopwav.studies.plan.plan_file import Cell
+    from stopwav.studies.plan.plan_file import PlannedRun
 
 Set = Annotated[
     list[str] | None,
@@ -34,7 +33,7 @@ def run(
     save: Annotated[Path | None, typer.Option(help="Override the folder for the run files.")] = None,
     settings: Set = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with unfinished runs of this file, and keep the finished ones.")
+        bool, typer.Option("--resume", help="Continue the unfinished runs of this file, and keep the finished ones.")
     ] = False,
     every_metric: EveryMetric = False,
     scientific: Scientific = False,
@@ -45,18 +44,18 @@ def run(
     import sys
 
     from stopwav.cli.output import end_with
-    from stopwav.studies.plan.plan_file import cells_of
+    from stopwav.studies.plan.plan_file import planned_runs
     from stopwav.studies.plan.yaml_file import read_yaml
 
-    cells = cells_of(read_yaml(file), _overrides(1 if quick else rounds, seed, save, settings or []))
+    planned = planned_runs(read_yaml(file), _overrides(1 if quick else rounds, seed, save, settings or []))
     if check:
-        end_with(_check(file, cells, as_json=json))
+        end_with(_check(file, planned, as_json=json))
         return
     printing = _Printing(tables=not json, detail=Detail(every_metric, scientific), page=not no_html)
     codes, rows = [], []
-    for number, cell in enumerate(cells, start=1):
-        print(f"stopwav: {number}/{len(cells)} {cell.study} ({cell.where})", file=sys.stderr)
-        code, row = _run(cell, resume, printing)
+    for number, item in enumerate(planned, start=1):
+        print(f"stopwav: {number}/{len(planned)} {item.study} ({item.where})", file=sys.stderr)
+        code, row = _run(item, resume, printing)
         codes.append(code)
         rows.append(row)
     if json:
@@ -68,11 +67,11 @@ def _overrides(rounds: int | None, seed: int | None, save: Path | None, settings
     from stopwav.studies.plan.plan_file import parse_override
     from stopwav.studies.plan.yaml_file import as_node
 
-    found = dict(parse_override(text) for text in settings)
+    overrides: dict[str, Any] = dict(parse_override(text) for text in settings)
     for key, value in (("rounds", rounds), ("seed", seed), ("save", save)):
         if value is not None:
-            found[key] = as_node(value, f"--{key}")
-    return found
+            overrides[key] = as_node(value, f"--{key}")
+    return overrides
 
 
 @dataclass(frozen=True)
@@ -84,39 +83,38 @@ class _Printing:
     page: bool
 
 
-def _run(cell: Cell, resume: bool, printing: _Printing) -> tuple[int, dict[str, Any]]:
+def _run(planned: PlannedRun, resume: bool, printing: _Printing) -> tuple[int, dict[str, Any]]:
     """How one run went, as an exit code and as JSON; its tables are printed and its page is written."""
     import sys
 
-    from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, tell_resumed
+    from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, report_resumed
     from stopwav.errors import StopwavError
-    from stopwav.studies.plan.run import run_cell
+    from stopwav.studies.plan.run import run_planned
 
     with progress_bar(resumable=True) as progress:
-        ran = run_cell(cell, resume=resume, progress=progress)
-    error = ran.error
-    if ran.record is not None:
+        finished = run_planned(planned, resume=resume, progress=progress)
+    error = finished.error
+    if finished.record is not None:
         try:
-            tell_resumed(ran.record)
-            return _print(ran.record, printing)
+            report_resumed(finished.record)
+            return _print(finished.record, printing)
         except StopwavError as unreadable:
             error = str(unreadable)
     print(f"stopwav: {error}", file=sys.stderr)
-    run_file = None if ran.record is None else str(ran.record.path)
-    return EXIT_UNUSABLE, {"study": cell.study, "run": run_file, "results": [], "error": error}
+    run_file = None if finished.record is None else str(finished.record.path)
+    return EXIT_UNUSABLE, {"study": planned.study, "run": run_file, "results": [], "error": error}
 
 
 def _print(record: Record, printing: _Printing) -> tuple[int, dict[str, Any]]:
-    from stopwav.cli.output import exit_code, page_of, print_runs, results_of, run_to_json, write_page_or_warn
+    from stopwav.cli.output import exit_code, page_of, print_runs, read_results, run_to_json, write_page_or_warn
 
-    found = results_of(record)
-    shown = [(record, found)]
+    run = read_results(record)
     if printing.tables:
-        print_runs(shown, as_json=False, detail=printing.detail)
+        print_runs([run], as_json=False, detail=printing.detail)
         print()
     if printing.page:
-        write_page_or_warn(shown, page_of(record))
-    return exit_code(found), run_to_json(record, found)
+        write_page_or_warn([run], page_of(record))
+    return exit_code(run.results), run_to_json(run)
 
 
 def _exit_code(codes: list[int]) -> int:
@@ -128,53 +126,77 @@ def _exit_code(codes: list[int]) -> int:
     return EXIT_PARTLY if any(codes) else 0
 
 
-def _check(file: Path, cells: list[Cell], *, as_json: bool) -> int:
+@dataclass(frozen=True)
+class _Checked:
+    """A planned run with how long it may take, and what would stop it at once."""
+
+    planned: PlannedRun
+    seconds: float | None
+    basis: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def _checked(planned: PlannedRun) -> _Checked:
+    from stopwav.errors import StopwavError
+    from stopwav.studies.forecast import forecast
+    from stopwav.studies.study import find_study
+
+    study, spec = find_study(planned.study), planned.spec
+    places = planned.places
+    problems = [f"{places.get(setting, planned.where)}: {reason}" for setting, reason in study.problems(spec)]
+    try:
+        estimate = forecast(study, spec)
+    except StopwavError as error:
+        return _Checked(planned, None, (), (*problems, f"{planned.where}: {error}"))
+    return _Checked(planned, estimate.seconds, estimate.basis, tuple(problems))
+
+
+def _check(file: Path, planned: list[PlannedRun], *, as_json: bool) -> int:
     """Print what would be run and how long it may take; the exit code says whether it can be."""
     from stopwav.cli.forecast_line import about
     from stopwav.cli.output import EXIT_UNUSABLE
-    from stopwav.studies.forecast import forecast
 
-    forecasts = [forecast(cell) for cell in cells]
+    checked = [_checked(item) for item in planned]
     if as_json:
-        rows = [_check_to_json(cell, one) for cell, one in zip(cells, forecasts, strict=True)]
-        _print_json({"file": str(file), "cells": rows, "seconds": _total(forecasts)})
+        _print_json(
+            {"file": str(file), "cells": [_check_to_json(item) for item in checked], "seconds": _total(checked)}
+        )
     else:
-        for number, (cell, one) in enumerate(zip(cells, forecasts, strict=True), start=1):
-            _print_check(number, cell, one)
-        print(f"{len(cells)} run{'s' if len(cells) > 1 else ''}, {about(_total(forecasts))} in all; nothing was run")
-    return EXIT_UNUSABLE if any(one.problems for one in forecasts) else 0
+        for number, item in enumerate(checked, start=1):
+            _print_check(number, item)
+        print(f"{len(checked)} run{'s' if len(checked) > 1 else ''}, {about(_total(checked))} in all; nothing was run")
+    return EXIT_UNUSABLE if any(item.problems for item in checked) else 0
 
 
-def _check_to_json(cell: Cell, one: Forecast) -> dict[str, Any]:
-    settings = cell.settings.model_dump(mode="json")
-    estimate = {"seconds": one.seconds, "basis": list(one.basis)}
+def _check_to_json(item: _Checked) -> dict[str, Any]:
+    options = type(item.planned.spec).options()
     return {
-        "study": cell.study,
-        "where": cell.where,
-        "settings": settings,
-        "estimate": estimate,
-        "problems": list(one.problems),
+        "study": item.planned.study,
+        "where": item.planned.where,
+        "settings": item.planned.spec.model_dump(mode="json", include=set(options)),
+        "estimate": {"seconds": item.seconds, "basis": list(item.basis)},
+        "problems": list(item.problems),
     }
 
 
-def _print_check(number: int, cell: Cell, one: Forecast) -> None:
+def _print_check(number: int, item: _Checked) -> None:
     from stopwav.cli.forecast_line import about
     from stopwav.report.plain import plain
-    from stopwav.studies.study import flag_of
+    from stopwav.studies.spec import flag_of
 
-    print(f"{number}. {cell.study}, {about(one.seconds)}  ({plain(cell.where)})")
-    for name, value in cell.settings.model_dump(mode="json", exclude_defaults=True).items():
-        for item in value if isinstance(value, list) and name == "engines" else [value]:
-            print(f"     {flag_of(name)}: {plain(str(item))}")
-    for line in one.basis:
+    print(f"{number}. {item.planned.study}, {about(item.seconds)}  ({plain(item.planned.where)})")
+    for name, value in item.planned.spec.model_dump(mode="json", exclude_defaults=True).items():
+        for single in value if isinstance(value, list) and name == "engines" else [value]:
+            print(f"     {flag_of(name)}: {plain(str(single))}")
+    for line in item.basis:
         print(f"   based on {plain(line)}")
-    for line in one.problems:
+    for line in item.problems:
         print(f"   PROBLEM: {plain(line)}")
 
 
-def _total(forecasts: list[Forecast]) -> float | None:
-    known = [one.seconds for one in forecasts if one.seconds is not None]
-    return sum(known) if len(known) == len(forecasts) else None
+def _total(checked: list[_Checked]) -> float | None:
+    known = [item.seconds for item in checked if item.seconds is not None]
+    return sum(known) if len(known) == len(checked) else None
 
 
 def _print_json(fields: dict[str, Any]) -> None:

@@ -35,7 +35,8 @@ def study_verb(study: Study) -> Callable[..., None]:
         prepared = study.verb.prepare({**settings, **own, "json": values["json"]}, given)
         if prepared is None:
             return
-        _measure(study, {name: prepared[name] for name in study.spec.options() if name in prepared}, values)
+        chosen = {name: prepared[name] for name in study.spec.options() if name in prepared}
+        _measure(study, study.expand(chosen, given), values)
 
     verb.__name__ = study.name
     verb.__doc__ = study.question
@@ -117,13 +118,10 @@ def _kind(annotation: Any) -> Any:
 
 def _numbers(annotation: Any) -> type | None:
     """The type of the numbers of a list, where the setting is one."""
-    for part in (annotation, *get_args(annotation)):
-        if get_origin(part) is list:
-            item = get_args(part)[0]
-            item = get_args(item)[0] if get_origin(item) is Annotated else item
-            if item in (int, float):
-                return typing.cast(type, item)
-    return None
+    from stopwav.studies.spec import list_item
+
+    item = list_item(annotation)
+    return item if item in (int, float) else None
 
 
 def _parsed(spec: type[StudySpec], name: str, value: Any) -> Any:

@@ -1,2 +1,2 @@
-"""Recognisers under test: one file per toolkit, imported only when named. `registry` finds them, `protocol` says what
-they must do."""
+"""Recognisers under test: one file per toolkit, imported only when named. `registry` finds them by name, `protocol`
+defines what they must do."""

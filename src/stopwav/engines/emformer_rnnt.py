@@ -1,39 +1,42 @@
 """The Emformer RNN-T: a streaming transducer in our own PyTorch, every part of which can be exchanged and timed.
 
 Without a checkpoint its weights are random, and its blank is calibrated so that it emits symbols as often as a trained
-one would: its times mean something, its text does not, and every report says so.
+one: its times are meaningful, its text is not, and every report says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stopwav.engines.emformer_knobs import emformer_knobs
-from stopwav.engines.emformer_session import EmformerSession, Parts, lead_of
+from stopwav.engines.emformer_session import EmformerSession, SharedParts, lead_samples
 from stopwav.engines.protocol import EngineInfo, Knob
-from stopwav.engines.word_pieces import WordPieces
+from stopwav.engines.tokenizer import WordPieces
+from stopwav.engines.toolkit import check_choice, check_whole_number
 from stopwav.errors import StopwavError
-from stopwav.models.calibration import FAR_TOO_MANY_PER_S, calibrate_blank
 from stopwav.models.checkpoint import load_statistics, load_weights
 from stopwav.models.emformer import EmformerShape
-from stopwav.models.encoder_step import EncoderStep
-from stopwav.models.logmel import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
+from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
 from stopwav.models.scorer import Scorer
 from stopwav.models.search import BeamSearch, GreedySearch
-from stopwav.models.text_step import JoinerStep, PredictorStep
-from stopwav.models.transducer import SYMBOLS, Transducer
-from stopwav.models.weights import Linear, best_for, keep_off_tiles
+from stopwav.models.transducer import CUTOFF_SYMBOLS_PER_S, SYMBOLS, Transducer, calibrate_blank
+from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.weights import Linear, disable_amx_in_vm, fastest_linear
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import bundled_corpus
 
+NAME = "emformer-rnnt"
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")
-# Speech to normalise the features of random weights by, and to calibrate their blank on: about 10 s.
+# The speech by which random weights normalise their features and calibrate their blank: about 10 s.
 CALIBRATION_UTTERANCES = 2
+# Settings to try: half of the beam that the published analysis used, and the narrowest one.
+NARROWER_BEAMS = (5, 1)
+COMPILERS = ("c++", "g++", "clang++")
 
 
 class EmformerRnnt:
@@ -59,12 +62,12 @@ class EmformerRnnt:
         _check_numbers(beam, search, segment, right_context)
         _check_devices(device, features, dtype, graphs)
         if device == "cpu":
-            keep_off_tiles()
+            disable_amx_in_vm()
         self._beam = beam if search == "beam" else 1
         self._greedy = search == "greedy"
         pieces = WordPieces(tokenizer, SYMBOLS - 1)
-        # An option that reads as a number is one, and may be a file's name.
-        statistics = load_statistics(Path(str(stats))) if stats is not None else _statistics_of_speech()
+        # An option that looks like a number is parsed as one, and may be the name of a file.
+        statistics = load_statistics(Path(str(stats))) if stats is not None else _speech_statistics()
         model = _random_model(EmformerShape(segment=segment, right_context=right_context), seed)
         if source is not None:
             load_weights(model, Path(source))
@@ -73,13 +76,13 @@ class EmformerRnnt:
         self._model = model.to(device, torch.float32 if dtype == "int8" else getattr(torch, dtype))
         graphs = device == "cuda" if graphs is None else graphs
         with torch.inference_mode():
-            kind = best_for(torch.device(device), dtype, compile)
-            self._scorer = _scorer(self._model, kind, self._beam, graphs)
+            kind = fastest_linear(torch.device(device), dtype, compile)
+            self._scorer = _make_scorer(self._model, kind, self._beam, graphs)
             encoder = EncoderStep(self._model.transcriber, kind, graphs, compile)
         self.network = self._model
-        self._parts = Parts(LogMel(statistics).to(features), encoder, pieces, torch.device(device))
+        self._parts = SharedParts(LogMel(statistics).to(features), encoder, pieces, torch.device(device))
         self.info = EngineInfo(
-            name="emformer-rnnt",
+            name=NAME,
             version=f"torch {torch.__version__}",
             sample_rate_hz=SAMPLE_RATE_HZ,
             chunk_s=segment * HOP / SAMPLE_RATE_HZ,
@@ -94,49 +97,46 @@ class EmformerRnnt:
 
     @staticmethod
     def variants(options: Mapping[str, Any]) -> list[Knob]:
-        """What may make it quicker than with these options."""
-        return emformer_knobs(options)
+        """Return the settings that may be faster, those that this machine does not support with the reason."""
+        return [*_precisions(options), *_searches(options), *_contexts(options), *_devices(options), *_compile(options)]
 
     def open(self) -> EmformerSession:
-        """A new stream."""
+        """Return a new stream."""
         return EmformerSession(self._parts, self._new_search(self._scorer))
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance; the encoder sees the batch at once, the search one utterance after the other."""
+        """Return the text of each utterance; the encoder processes a whole batch, the search one after the other."""
         if self.info.precision == "int8":
-            # Only the streaming step has the quantised weights.
+            # Only the streaming step has quantised weights.
             return [self._stream(audio) for audio in batch]
         parts = self._parts
-        lead = parts.features.window.new_zeros(parts.lead)
+        lead = parts.features.window.new_zeros(parts.lead_samples)
         with torch.inference_mode():
             audios = [torch.from_numpy(audio.samples).to(lead.device) for audio in batch]
             features = [parts.features(torch.cat([lead, audio])) for audio in audios]
             encodings, frames = _encode(self._model, features)
-            return [self._text(one[:count]) for one, count in zip(encodings, frames.tolist(), strict=True)]
+            return [self._text(encoded[:count]) for encoded, count in zip(encodings, frames.tolist(), strict=True)]
 
     def _stream(self, audio: Audio) -> str:
         session = self.open()
-        texts = [*session.push(audio.samples), *session.finish()]
-        return texts[-1].text if texts else ""
+        hypotheses = [*session.push(audio.samples), *session.finish()]
+        return hypotheses[-1].text if hypotheses else ""
 
     def _text(self, encodings: Tensor) -> str:
-        return self._parts.pieces.text(self._search(self._scorer, encodings))
-
-    def _search(self, scorer: Scorer, encodings: Tensor) -> list[int]:
-        search = self._new_search(scorer)
-        for part in encodings.split(self._model.transcriber.shape.segment_frames):
-            search.advance(part)
+        search = self._new_search(self._scorer)
+        for segment in encodings.split(self._model.transcriber.shape.segment_frames):
+            search.advance(segment)
         search.close()
-        return search.best()
+        return self._parts.pieces.text(search.best())
 
-    def _symbols(self, scorer: Scorer, encoded: Sequence[Tensor], seconds: float) -> int:
-        """How many symbols are emitted, counted no further than it matters."""
+    def _count_symbols(self, scorer: Scorer, utterances: Sequence[Tensor], seconds: float) -> int:
+        """Count the symbols that are emitted, up to the cutoff."""
         count = 0
-        for encodings in encoded:
+        for encodings in utterances:
             search = self._new_search(scorer)
-            for part in encodings.split(self._model.transcriber.shape.segment_frames):
-                search.advance(part)
-                if count + len(search.best()) > FAR_TOO_MANY_PER_S * seconds:
+            for segment in encodings.split(self._model.transcriber.shape.segment_frames):
+                search.advance(segment)
+                if count + len(search.best()) > CUTOFF_SYMBOLS_PER_S * seconds:
                     break
             search.close()
             count += len(search.best())
@@ -147,20 +147,20 @@ class EmformerRnnt:
 
     @torch.inference_mode()
     def _calibrate(self, model: Transducer, statistics: Statistics) -> str:
-        """A note on the random weights, after their blank was set so that symbols come as often as in speech."""
+        """Set the blank so that symbols come as often as in speech, and return a note on the random weights."""
         self._model = model
         device = model.joiner.linear.weight.device
         audios = _speech()
         seconds = sum(len(audio) for audio in audios) / SAMPLE_RATE_HZ
-        # As a stream hears it: random weights emit other symbols when the frames lie a little elsewhere.
-        lead = torch.zeros(lead_of(model.transcriber.shape))
-        speech = [LogMel(statistics)(torch.cat([lead, audio])) for audio in audios]
-        encoded = [_encode(model, [one.to(device)])[0][0] for one in speech]
-        scorer = _scorer(model, best_for(device, "float32"), self._beam, graphs=False)
-        rate = calibrate_blank(model, lambda: self._symbols(scorer, encoded, seconds) / seconds)
+        # With the silence of a stream: random weights emit other symbols when the frames shift a little.
+        lead = torch.zeros(lead_samples(model.transcriber.shape))
+        features = [LogMel(statistics)(torch.cat([lead, audio])) for audio in audios]
+        utterances = [_encode(model, [frames.to(device)])[0][0] for frames in features]
+        scorer = _make_scorer(model, fastest_linear(device, "float32"), self._beam, graphs=False)
+        rate = calibrate_blank(model, lambda: self._count_symbols(scorer, utterances, seconds) / seconds)
         return (
-            f"random weights: times are real, texts are not; the blank was set so that {rate:.1f} symbols a second "
-            "are emitted on speech"
+            f"random weights: times are real, texts are not; the blank was set so that speech emits {rate:.1f} symbols "
+            "a second"
         )
 
 
@@ -170,15 +170,15 @@ def _random_model(shape: EmformerShape, seed: int) -> Transducer:
         return Transducer(shape).eval().requires_grad_(False)
 
 
-def _scorer(model: Transducer, kind: type[Linear], beam: int, graphs: bool) -> Scorer:
+def _make_scorer(model: Transducer, kind: type[Linear], beam: int, graphs: bool) -> Scorer:
     predictor, joiner = PredictorStep(model.predictor, kind), JoinerStep(model.joiner, kind)
     return Scorer(predictor, joiner, beam, model.transcriber.shape.segment_frames, graphs)
 
 
 def _encode(model: Transducer, features: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The encodings of whole utterances, and how many frames each has."""
+    """Return the encodings of whole utterances, and the number of frames of each."""
     weight = model.joiner.linear.weight
-    lengths = torch.tensor([len(one) for one in features], device=weight.device)
+    lengths = torch.tensor([len(frames) for frames in features], device=weight.device)
     padded = torch.nn.utils.rnn.pad_sequence(list(features), batch_first=True)
     padded = torch.nn.functional.pad(padded, (0, 0, 0, model.transcriber.shape.right_context))
     return model.transcriber(padded.to(weight.device, weight.dtype), lengths)  # type: ignore[no-any-return]
@@ -189,8 +189,8 @@ def _speech() -> list[Tensor]:
     return [torch.from_numpy(load(utterance.path, SAMPLE_RATE_HZ).samples) for utterance in utterances]
 
 
-def _statistics_of_speech() -> Statistics:
-    """Mean and deviation of the features of some speech, for weights that bring none."""
+def _speech_statistics() -> Statistics:
+    """Return mean and deviation of the features of some speech, for random weights."""
     features = torch.cat([LogMel()(audio) for audio in _speech()])
     return Statistics(features.mean(dim=0), 1 / features.std(dim=0))
 
@@ -198,42 +198,83 @@ def _statistics_of_speech() -> Statistics:
 def _check_files(source: str | None, tokenizer: str | None, stats: str | None) -> None:
     if source is not None and (tokenizer is None or stats is None):
         raise StopwavError(
-            f"emformer-rnnt:{source} needs the tokenizer and the statistics that the checkpoint was trained with: "
-            f"emformer-rnnt:{source},tokenizer=SPM_MODEL,stats=JSON"
+            f"{NAME}:{source} needs the tokenizer and the statistics that the checkpoint was trained with: "
+            f"{NAME}:{source},tokenizer=SPM_MODEL,stats=JSON"
         )
 
 
 def _check_numbers(beam: object, search: str, segment: object, right_context: object) -> None:
-    if not isinstance(beam, int) or isinstance(beam, bool) or beam < 1:
-        raise StopwavError(f"emformer-rnnt: beam={beam}: a whole number, at least 1")
-    if search not in ("beam", "greedy"):
-        raise StopwavError(f"emformer-rnnt: search={search}: beam or greedy")
+    check_whole_number(NAME, "beam", beam, 1)
+    check_choice(NAME, "search", search, ("beam", "greedy"))
     shape = EmformerShape()
-    longest = shape.left_context * shape.stride
-    if not isinstance(segment, int) or segment % shape.stride or not shape.stride <= segment <= longest:
+    stride, longest = shape.stride, shape.left_context * shape.stride
+    if not isinstance(segment, int) or segment % stride or not stride <= segment <= longest:
         raise StopwavError(
-            f"emformer-rnnt: segment={segment}: frames of 10 ms, a multiple of {shape.stride} up to {longest}"
+            f"{NAME}: segment={segment}: must be a multiple of {stride} up to {longest}, in frames of 10 ms"
         )
-    if not isinstance(right_context, int) or right_context % shape.stride or not 0 <= right_context <= longest:
+    if not isinstance(right_context, int) or right_context % stride or not 0 <= right_context <= longest:
         raise StopwavError(
-            f"emformer-rnnt: right_context={right_context}: frames of 10 ms, "
-            f"0 or a multiple of {shape.stride} up to {longest}"
+            f"{NAME}: right_context={right_context}: must be 0 or a multiple of {stride} up to {longest}, "
+            "in frames of 10 ms"
         )
 
 
 def _check_devices(device: str, features: str, dtype: str, graphs: bool | None) -> None:
     for option, name in (("device", device), ("features", features)):
-        if name not in ("cpu", "cuda"):
-            raise StopwavError(f"emformer-rnnt: {option}={name}: cpu or cuda")
+        check_choice(NAME, option, name, ("cpu", "cuda"))
         if name == "cuda" and not torch.cuda.is_available():
-            raise StopwavError(
-                f"emformer-rnnt: {option}=cuda: PyTorch {torch.__version__} sees no NVIDIA GPU here; use cpu"
-            )
+            raise StopwavError(f"{NAME}: {option}=cuda: PyTorch {torch.__version__} finds no NVIDIA GPU here; use cpu")
     if features == "cuda" and device == "cpu":
-        raise StopwavError("emformer-rnnt: features=cuda with device=cpu would copy twice; add device=cuda")
-    if dtype not in PRECISIONS:
-        raise StopwavError(f"emformer-rnnt: dtype={dtype}: {', '.join(PRECISIONS)}")
+        raise StopwavError(f"{NAME}: features=cuda with device=cpu would copy twice; add device=cuda")
+    check_choice(NAME, "dtype", dtype, PRECISIONS)
     if dtype == "int8" and device == "cuda":
-        raise StopwavError("emformer-rnnt: dtype=int8 is dynamic quantisation, which PyTorch has for the CPU only")
+        raise StopwavError(f"{NAME}: dtype=int8 is dynamic quantisation, which PyTorch has only for the CPU")
     if graphs and device == "cpu":
-        raise StopwavError("emformer-rnnt: graphs=true needs device=cuda: they are CUDA graphs")
+        raise StopwavError(f"{NAME}: graphs=true needs device=cuda: these are CUDA graphs")
+
+
+def _precisions(options: Mapping[str, Any]) -> Iterator[Knob]:
+    dtypes = ("bfloat16", "int8") if options["device"] == "cpu" else ("float16", "bfloat16")
+    no_int8 = "" if torch.backends.quantized.engine != "none" else "this build of PyTorch has no int8 products"
+    for dtype in dtypes:
+        if dtype != options["dtype"]:
+            yield Knob({"dtype": dtype}, no_int8 if dtype == "int8" else "")
+
+
+def _searches(options: Mapping[str, Any]) -> Iterator[Knob]:
+    if options["search"] != "beam":
+        return
+    for beam in NARROWER_BEAMS:
+        if beam < options["beam"]:
+            yield Knob({"beam": beam})
+    yield Knob({"search": "greedy"})
+
+
+def _contexts(options: Mapping[str, Any]) -> Iterator[Knob]:
+    """Yield settings with less audio to wait for; the weights were not trained for them, so check the error rate."""
+    stride = EmformerShape().stride
+    half = options["segment"] // 2 // stride * stride
+    if half >= stride:
+        yield Knob({"segment": half})
+    if options["right_context"] > 0:
+        yield Knob({"right_context": 0})
+
+
+def _devices(options: Mapping[str, Any]) -> Iterator[Knob]:
+    reason = "" if torch.cuda.is_available() else f"PyTorch {torch.__version__} finds no NVIDIA GPU here"
+    if options["dtype"] == "int8":
+        reason = reason or "dtype=int8 is only for the CPU"
+    if options["device"] == "cpu":
+        yield Knob({"device": "cuda"}, reason)
+        yield Knob({"device": "cuda", "features": "cuda"}, reason)
+    elif options["features"] == "cpu":
+        yield Knob({"features": "cuda"}, reason)
+    if options["device"] == "cuda" and options["graphs"] is False:
+        yield Knob({"graphs": True}, reason)
+
+
+def _compile(options: Mapping[str, Any]) -> Iterator[Knob]:
+    if options["compile"]:
+        return
+    available = options["device"] != "cpu" or any(shutil.which(name) for name in COMPILERS)
+    yield Knob({"compile": True}, "" if available else f"no C++ compiler here ({', '.join(COMPILERS)})")

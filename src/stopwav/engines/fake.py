@@ -1,4 +1,4 @@
-"""A scripted engine: spins for given times and returns given texts. For checking the instrument, never a recogniser."""
+"""A scripted engine: busy for given times, it returns given texts. It checks the instrument and is not a recogniser."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from stopwav.speech.events import Hypothesis
 class Fake:
     """Takes `service_ms` per chunk (a list is repeated) and shows `partials` one per chunk, then `final`.
 
-    With `tell` it shows in their place how many nanoseconds each chunk took by its own clock: on a busy machine no
-    script is kept, and what really happened is the truth to compare with.
-    A batch takes `service_ms` per utterance, unless a law is given: `batch_ms` + the sum over its utterances of
+    With `tell` it shows instead how many nanoseconds each chunk took by its own clock: a busy machine cannot keep to a
+    script, and the real times are the truth to compare with.
+    A batch takes `service_ms` per utterance, or, if given, `batch_ms` + the sum over its utterances of
     `second_ms` · d + `square_ms` · d², with d their seconds; it then holds `mb_per_s` megabytes for each second.
-    The script is a JSON file with those keys (`fake:script.json`), or given by the options of the same names.
+    The script is a JSON file with these keys (`fake:script.json`), or the options of the same names.
     """
 
     def __init__(
@@ -46,37 +46,37 @@ class Fake:
     ) -> None:
         script = _read_script(source) if source else {}
         times = script.get("service_ms", service_ms)
-        self.service_s = [t / 1e3 for t in (times if isinstance(times, Sequence) else [times])]
+        self.service_s = [time_ms / 1e3 for time_ms in (times if isinstance(times, Sequence) else [times])]
         self.finish_s = float(script.get("finish_ms", finish_ms)) / 1e3
         self.partials = list(script.get("partials", partials))
         self.final = str(script.get("final", final))
         self.tell = bool(script.get("tell", tell))
-        law = (("batch_ms", batch_ms), ("second_ms", second_ms), ("square_ms", square_ms), ("mb_per_s", mb_per_s))
-        self.batch_law = tuple(float(script.get(name, value)) for name, value in law)
+        batch = (("batch_ms", batch_ms), ("second_ms", second_ms), ("square_ms", square_ms), ("mb_per_s", mb_per_s))
+        self.batch_costs = tuple(float(script.get(name, value)) for name, value in batch)
         self.info = EngineInfo(
             name="fake",
             version="1",
             chunk_s=script.get("chunk_s", chunk_s),
             lookahead_s=script.get("lookahead_s", lookahead_s),
-            notes=("scripted: no recogniser",),
+            notes=("scripted: not a recogniser",),
         )
 
     def open(self) -> FakeSession:
-        """A new stream, from the start of the script."""
+        """Return a new stream, from the start of the script."""
         return FakeSession(self)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The scripted final text for each utterance, after one service time each or what the law says."""
-        if any(self.batch_law):
-            return self._by_law([audio.duration_s for audio in batch])
+        """Return the scripted final text for each utterance, after a service time each or the batch's time."""
+        if any(self.batch_costs):
+            return self._transcribe_batch([audio.duration_s for audio in batch])
         for _, seconds in zip(batch, itertools.cycle(self.service_s), strict=False):
             spin(seconds)
         return [self.final] * len(batch)
 
-    def _by_law(self, seconds: Sequence[float]) -> list[str]:
-        batch_ms, second_ms, square_ms, mb_per_s = self.batch_law
+    def _transcribe_batch(self, seconds: Sequence[float]) -> list[str]:
+        batch_ms, second_ms, square_ms, mb_per_s = self.batch_costs
         start_ns = perf_counter_ns()
-        # Touched: memory that is only reserved is not resident. Held until the time is over, which includes this.
+        # Written to, since reserved memory is not resident, and held to the end of the time, which includes this.
         block = np.ones(round(mb_per_s * 1e6 * sum(seconds)), dtype=np.uint8)
         spin_until((batch_ms + sum(second_ms * d + square_ms * d * d for d in seconds)) / 1e3, start_ns)
         del block
@@ -84,7 +84,7 @@ class Fake:
 
 
 class FakeSession:
-    """One run through the script."""
+    """One pass through the script."""
 
     def __init__(self, engine: Fake) -> None:
         self._engine = engine
@@ -92,26 +92,26 @@ class FakeSession:
         self._partials = iter(engine.partials)
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """The next scripted partial, if it is one."""
+        """Return the next scripted partial, if there is one."""
         with stage("inference"):
-            took_ns = spin(next(self._times))
-        text = str(took_ns) if self._engine.tell else next(self._partials, None)
+            elapsed_ns = spin(next(self._times))
+        text = str(elapsed_ns) if self._engine.tell else next(self._partials, None)
         return [] if text is None else [Hypothesis(text)]
 
     def finish(self) -> list[Hypothesis]:
-        """The scripted final text."""
+        """Return the scripted final text."""
         with stage("inference"):
             spin(self._engine.finish_s)
         return [Hypothesis(self._engine.final)]
 
 
 def spin(seconds: float) -> int:
-    """The nanoseconds it took to be busy for `seconds`; a sleep would be late by more than the instrument's error."""
+    """Be busy for `seconds` and return the nanoseconds; a sleep would be late by more than the instrument's error."""
     return spin_until(seconds, perf_counter_ns())
 
 
 def spin_until(seconds: float, start_ns: int) -> int:
-    """The nanoseconds from `start_ns` to `seconds` after it, busy all the while."""
+    """Be busy until `seconds` after `start_ns` and return the nanoseconds since then."""
     now = start_ns
     deadline = start_ns + round(seconds * 1e9)
     while now < deadline:

@@ -1,4 +1,4 @@
-"""faster-whisper: Whisper through CTranslate2; a model is a folder that the toolkit's converter wrote."""
+"""faster-whisper: Whisper on CTranslate2; a model is a folder that the toolkit's converter wrote."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from importlib.metadata import version
 from typing import Any
 
 from stopwav.engines.protocol import EngineInfo
-from stopwav.engines.toolkit import check_one_of, model_folder, toolkit_error
+from stopwav.engines.toolkit import check_choice, check_whole_number, model_folder, toolkit_error
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 
 NAME = "faster-whisper"
 SAMPLE_RATE_HZ = 16_000
-# Without the last one the toolkit would fetch a tokenizer from the network.
+# Without the last one the toolkit would download a tokenizer.
 FILES = ("config.json", "model.bin", "tokenizer.json")
 
 
@@ -34,16 +34,15 @@ class FasterWhisper:
         missing = [name for name in FILES if not (folder / name).is_file()]
         if missing:
             raise StopwavError(f"{NAME}: {folder} has no {', '.join(missing)}; convert a model with its tokenizer.json")
-        _check_where(device, dtype)
-        for option, value, least in (("beam", beam, 1), ("threads", threads, 0)):
-            if not isinstance(value, int) or value < least:
-                raise StopwavError(f"{NAME}: {option}={value}: a whole number, at least {least}")
+        _check_device(device, dtype)
+        check_whole_number(NAME, "beam", beam, 1)
+        check_whole_number(NAME, "threads", threads, 0)
         from faster_whisper import WhisperModel
 
         try:
             self._model = WhisperModel(str(folder), device=device, compute_type=dtype, cpu_threads=threads)
         except Exception as error:
-            raise toolkit_error(NAME, error, f"{folder} must hold a Whisper that CTranslate2 converted") from error
+            raise toolkit_error(NAME, error, f"{folder} must contain a Whisper that CTranslate2 converted") from error
         self._options: dict[str, Any] = {"beam_size": beam, "language": language}
         self.info = EngineInfo(
             name=NAME,
@@ -56,11 +55,11 @@ class FasterWhisper:
         )
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance, one after the other: the toolkit's batches are of parts of one recording."""
+        """Return the text of each utterance, one after the other: the toolkit only batches parts of one recording."""
         return [self._transcribe(audio) for audio in batch]
 
     def _transcribe(self, audio: Audio) -> str:
-        # Features and network are one call of the toolkit's, and its segments come only as they are asked for.
+        # Features and network are one call of the toolkit, and its segments are computed as they are read.
         with stage("inference"):
             segments, _ = self._model.transcribe(audio.samples, **self._options)
             parts = [segment.text for segment in segments]
@@ -68,11 +67,11 @@ class FasterWhisper:
             return "".join(parts).strip()
 
 
-def _check_where(device: str, dtype: str) -> None:
+def _check_device(device: str, dtype: str) -> None:
     import ctranslate2
 
-    check_one_of(NAME, "device", device, ("cpu", "cuda"))
+    check_choice(NAME, "device", device, ("cpu", "cuda"))
     if device == "cuda" and ctranslate2.get_cuda_device_count() == 0:
-        raise StopwavError(f"{NAME}: device=cuda: CTranslate2 {ctranslate2.__version__} sees no NVIDIA GPU; use cpu")
-    # One that the device lacks is replaced by another without a word: a time would carry the wrong name.
-    check_one_of(NAME, "dtype", dtype, tuple(sorted(ctranslate2.get_supported_compute_types(device))))
+        raise StopwavError(f"{NAME}: device=cuda: CTranslate2 {ctranslate2.__version__} finds no NVIDIA GPU; use cpu")
+    # The toolkit silently replaces one that the device lacks: a time would have the wrong label.
+    check_choice(NAME, "dtype", dtype, tuple(sorted(ctranslate2.get_supported_compute_types(device))))

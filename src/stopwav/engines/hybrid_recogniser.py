@@ -1,7 +1,8 @@
-"""The two hybrid engines: a network from a seed or a checkpoint, and a batch through its stages."""
+"""The two hybrid engines: a network with CTC and attention, from a seed or a checkpoint."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,24 +11,28 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stopwav.engines.hybrid_options import HybridOptions
 from stopwav.engines.protocol import EngineInfo
-from stopwav.engines.token_list import TokenList
+from stopwav.engines.tokenizer import TokenList
+from stopwav.engines.toolkit import check_choice, check_torch_device, check_whole_number
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
-from stopwav.models.checkpoint import fill, load_statistics, read_tensors
-from stopwav.models.fbank import BANDS, HALF, HOP, SAMPLE_RATE_HZ, Fbank
-from stopwav.models.hybrid import Hybrid, decode, encode
-from stopwav.models.hybrid_shapes import ConformerShape, LstmShape
-from stopwav.models.logmel import Statistics
+from stopwav.models.checkpoint import load_statistics, load_tensors, read_tensors
+from stopwav.models.conformer import ConformerShape
+from stopwav.models.features import BANDS, FBANK_HALF_WINDOW, HOP, SAMPLE_RATE_HZ, Fbank, Statistics
+from stopwav.models.hybrid import Decoding, Hybrid, decode, encode
+from stopwav.models.lstm import LstmShape
 from stopwav.models.renaming import read_rules, rename
-from stopwav.models.weights import keep_off_tiles
+from stopwav.models.weights import disable_amx_in_vm
 from stopwav.speech.audio import Audio
+
+PRECISIONS = ("float32", "float16", "bfloat16")
+# A trained decoder ends its texts itself; CTC cannot place more tokens than there are frames.
+TRAINED_MAX_LEN_RATIO = 1.0
 
 
 @dataclass(frozen=True)
 class Family:
-    """One of the two: its engine's name, its sizes, and how many tokens speech has for each encoder frame of 40 ms."""
+    """One of the two engines: its name, its sizes, and the tokens of speech per encoder frame of 40 ms."""
 
     engine: str
     shape: ConformerShape | LstmShape
@@ -42,6 +47,59 @@ FAMILIES = (
     # Letters and spaces in read speech: 14 to 17 a second.
     Family("lstm-hybrid", LstmShape(), 15 / 25),
 )
+
+
+@dataclass(frozen=True)
+class HybridOptions:
+    """The options of both engines."""
+
+    source: str | None
+    tokenizer: str | None
+    names: str | None
+    stats: str | None
+    ctc_weight: float
+    beam: int
+    max_len_ratio: float | None
+    device: str
+    dtype: str
+    seed: int
+
+    def check(self, engine: str) -> None:
+        """Raise an error in one line for an invalid option."""
+        if self.source is not None and not os.path.isfile(self.source):
+            raise StopwavError(f"{engine}:{self.source}: no such file; give a checkpoint, or none for random weights")
+        if self.source is not None and self.tokenizer is None:
+            raise StopwavError(
+                f"{engine}:{self.source} needs the tokens that the checkpoint was trained with: "
+                f"{engine}:{self.source},tokenizer=TOKENS"
+            )
+        for option, value in (("names", self.names), ("stats", self.stats)):
+            if self.source is None and value is not None:
+                raise StopwavError(f"{engine}: {option}={value} needs a checkpoint: write {engine}:CHECKPOINT,…")
+        if not _is_number(self.ctc_weight) or not 0 <= self.ctc_weight <= 1:
+            raise StopwavError(
+                f"{engine}: ctc_weight={self.ctc_weight}: must be from 0, attention alone, to 1, CTC alone"
+            )
+        check_whole_number(engine, "beam", self.beam, 1)
+        ratio = self.max_len_ratio
+        if ratio is not None and (not _is_number(ratio) or not 0 < ratio <= 1):
+            raise StopwavError(f"{engine}: max_len_ratio={ratio}: must be above 0 and at most 1 token per frame")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
+            raise StopwavError(f"{engine}: seed={self.seed}: must be a whole number")
+        check_choice(engine, "dtype", self.dtype, PRECISIONS)
+        check_torch_device(engine, self.device)
+
+    def decoding(self, tokens_per_frame: float) -> Decoding:
+        """Return the options of decoding; with random weights a text is as long as the ratio, or speech, says."""
+        if self.source is not None:
+            max_ratio = TRAINED_MAX_LEN_RATIO if self.max_len_ratio is None else self.max_len_ratio
+            return Decoding(self.ctc_weight, self.beam, 0.0, max_ratio)
+        ratio = tokens_per_frame if self.max_len_ratio is None else self.max_len_ratio
+        return Decoding(self.ctc_weight, self.beam, ratio, ratio)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class HybridRecogniser:
@@ -63,47 +121,47 @@ class HybridRecogniser:
     ) -> None:
         options = HybridOptions(source, tokenizer, names, stats, ctc_weight, beam, max_len_ratio, device, dtype, seed)
         options.check(engine)
-        if options.device == "cpu":
-            keep_off_tiles()
-        self._family = family = next(one for one in FAMILIES if one.engine == engine)
-        self._tokens = TokenList(options.tokenizer, family.shape.tokens)
-        self._how = options.decoding(family.tokens_per_frame)
-        self._device = torch.device(options.device)
-        self.network, statistics = _network(family, options)
-        self.network.to(self._device, getattr(torch, options.dtype))
+        if device == "cpu":
+            disable_amx_in_vm()
+        self._family = family = next(family for family in FAMILIES if family.engine == engine)
+        self._tokens = TokenList(tokenizer, family.shape.tokens)
+        self._decoding = options.decoding(family.tokens_per_frame)
+        self._device = torch.device(device)
+        self.network, statistics = _load_network(family, options)
+        self.network.to(self._device, getattr(torch, dtype))
         self._features = Fbank(statistics)
-        # How many tokens each text of the last batch has: it decides the time that searching takes.
+        # The number of tokens of each text of the last batch: it decides how long a search takes.
         self.emitted_tokens: list[int] = []
         self.info = EngineInfo(
             name=engine,
             version=f"torch {torch.__version__}",
             sample_rate_hz=SAMPLE_RATE_HZ,
             parameters=sum(parameter.numel() for parameter in self.network.parameters()),
-            device=options.device,
-            precision=options.dtype,
-            model=Path(options.source).name if options.source else "random weights",
-            notes=() if options.source else (_note(self._how.ctc_weight, self._how.max_len_ratio),),
-            untrained=options.source is None,
+            device=device,
+            precision=dtype,
+            model=Path(source).name if source else "random weights",
+            notes=() if source else (_note(self._decoding),),
+            untrained=source is None,
             # The best label of each frame: no search.
-            data_dependent=not (options.ctc_weight == 1 and options.beam == 1),
+            data_dependent=not (ctc_weight == 1 and beam == 1),
         )
 
     @torch.inference_mode()
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance; the batch goes through encoder and search at once."""
+        """Return the text of each utterance; encoder and search process the whole batch at once."""
         for audio in batch:
             self._check_length(len(audio.samples))
         with stage("features"):
-            features = [self._features(self._long_enough(torch.from_numpy(audio.samples))) for audio in batch]
+            features = [self._features(self._pad(torch.from_numpy(audio.samples))) for audio in batch]
         if self._device.type != "cpu":
             with stage("copy"):
-                features = [one.to(self._device) for one in features]
-                self._settle()
+                features = [frames.to(self._device) for frames in features]
+                self._synchronize()
         with stage("encoder"):
             encodings, lengths = encode(self.network, features)
-            self._settle()
+            self._synchronize()
         with stage("search"):
-            texts = decode(self.network, encodings, lengths, self._how)
+            texts = decode(self.network, encodings, lengths, self._decoding)
         with stage("post"):
             self.emitted_tokens = [len(tokens) for tokens in texts]
             return [self._tokens.text(tokens) for tokens in texts]
@@ -111,30 +169,30 @@ class HybridRecogniser:
     def _check_length(self, samples: int) -> None:
         shape = self._family.shape
         frames = shape.frames(1 + samples // HOP)
-        if shape.longest is not None and frames > shape.longest:
+        if shape.max_frames is not None and frames > shape.max_frames:
             raise StopwavError(
                 f"{self._family.engine}: an utterance of {samples / SAMPLE_RATE_HZ:.1f} s is {frames} encoder frames, "
-                f"and there are positions for {shape.longest}: cut it into shorter ones"
+                f"and the maximum is {shape.max_frames}: cut it into shorter ones"
             )
 
-    def _long_enough(self, samples: Tensor) -> Tensor:
-        """The samples, with silence behind them where they are too few to make one encoder frame."""
-        least = max(HALF + 1, (self._family.shape.shortest - 1) * HOP)
-        return torch.nn.functional.pad(samples, (0, max(0, least - len(samples))))
+    def _pad(self, samples: Tensor) -> Tensor:
+        """Append silence to samples that are too few to make one encoder frame."""
+        minimum = max(FBANK_HALF_WINDOW + 1, (self._family.shape.min_features - 1) * HOP)
+        return torch.nn.functional.pad(samples, (0, max(0, minimum - len(samples))))
 
-    def _settle(self) -> None:
-        """Wait for the device at the end of a stage, so that each stage holds its own work and no other's."""
+    def _synchronize(self) -> None:
+        """Wait for the device at the end of a stage, so that each stage has its own work and no other's."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
 
-# What the registry names.
+# The registry's entries.
 conformer_hybrid = partial(HybridRecogniser, "conformer-hybrid")
 lstm_hybrid = partial(HybridRecogniser, "lstm-hybrid")
 
 
-def _network(family: Family, options: HybridOptions) -> tuple[Hybrid, Statistics | None]:
-    """The network, and the statistics of its features where there are any."""
+def _load_network(family: Family, options: HybridOptions) -> tuple[Hybrid, Statistics | None]:
+    """Return the network, and the statistics of its features where there are any."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
         network = Hybrid(family.shape).eval()
@@ -143,19 +201,19 @@ def _network(family: Family, options: HybridOptions) -> tuple[Hybrid, Statistics
     path = Path(options.source)
     rules = read_rules(str(options.names)) if options.names is not None else []
     tensors = rename(read_tensors(path), rules, path)
-    statistics = _own_statistics(tensors, path)
+    statistics = _pop_statistics(tensors, path)
     if options.stats is not None:
         statistics = load_statistics(Path(str(options.stats)))
     _check_family(family, tensors, path)
-    way_out = f"a state dict of {family.engine} is expected"
+    hint = f"expected a state dict of {family.engine}"
     if options.names is None:
-        way_out += ", or names=espnet where it has ESPnet's names"
-    fill(network, tensors, path, way_out)
+        hint += "; for one with ESPnet's names add names=espnet"
+    load_tensors(network, tensors, path, hint)
     return network, statistics
 
 
-def _own_statistics(tensors: dict[str, Tensor], path: Path) -> Statistics | None:
-    """The statistics that a checkpoint brings, taken out of it."""
+def _pop_statistics(tensors: dict[str, Tensor], path: Path) -> Statistics | None:
+    """Remove the statistics from a checkpoint's tensors and return them, `None` where it has none."""
     mean, deviation = (tensors.pop(f"statistics.{name}", None) for name in ("mean", "deviation"))
     if mean is None or deviation is None:
         return None
@@ -167,7 +225,7 @@ def _own_statistics(tensors: dict[str, Tensor], path: Path) -> Statistics | None
 
 
 def _check_family(family: Family, tensors: dict[str, Tensor], path: Path) -> None:
-    """Nothing; an error where the checkpoint is of the other family."""
+    """Raise an error for a checkpoint of the other family."""
     for other in FAMILIES:
         if other is family:
             continue
@@ -179,8 +237,8 @@ def _check_family(family: Family, tensors: dict[str, Tensor], path: Path) -> Non
             )
 
 
-def _note(ctc_weight: float, ratio: float) -> str:
+def _note(decoding: Decoding) -> str:
     note = "random weights: times are real, texts are not"
-    if ctc_weight == 1:
+    if decoding.ctc_weight == 1:
         return note
-    return f"{note}; every text has {ratio:g} tokens per encoder frame, at which its decoding is stopped"
+    return f"{note}; every text is stopped at {decoding.max_len_ratio:g} tokens per encoder frame"

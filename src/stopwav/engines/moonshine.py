@@ -1,7 +1,7 @@
-"""Moonshine Voice: a small transformer recogniser; version 0.1.0 of its package carries the tiny English model.
+"""Moonshine Voice: a small Transformer recogniser; version 0.1.0 of its package includes the tiny English model.
 
 Only the package's transcriber is imported, and the model is read from the package's own folder: the functions that
-download models are never called, so the engine never reaches for the network (tested).
+download models are never called, so the engine never uses the network (tested).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
-# What the model was trained on; the library would resample anything else inside the timed part.
+# The rate that the model was trained on; the library would resample any other inside the timed part.
 SAMPLE_RATE_HZ = 16_000
-# The library has one voice detector for all streams of a process, and its memory of the last stream changes the text of
-# the next. Silence washes it out: after 2 s of it texts still depended on what came before, after 4 s none did.
+# The library has one voice detector for all streams of a process, and its memory of a stream changes the text of the
+# next. Silence clears it: after 2 s texts still depended on the stream before, after 4 s none did.
 SILENCE_S = 4
 
 
@@ -39,7 +39,7 @@ class Moonshine:
         if not (folder / "encoder_model.ort").is_file():
             raise StopwavError(
                 f"moonshine: no model in {folder} (encoder_model.ort is missing); "
-                "name a folder with Moonshine's .ort files, or pip install 'moonshine-voice==0.1.0', which carries one"
+                "give a folder with Moonshine's .ort files, or pip install 'moonshine-voice==0.1.0', which includes one"
             )
         self._transcriber = Transcriber(folder, ModelArch.TINY, update_interval=update_interval_s)
         self.info = EngineInfo(
@@ -53,22 +53,22 @@ class Moonshine:
 
     @staticmethod
     def variants(options: Mapping[str, Any]) -> list[Knob]:
-        """Decoding twice and half as often: sooner text against more work, and the queue decides which wins."""
+        """Return decoding twice and half as often: earlier text against more work."""
         return [Knob({"update_interval_s": factor * options["update_interval_s"]}) for factor in (0.5, 2.0)]
 
     def open(self) -> MoonshineSession:
-        """A new stream."""
-        self._forget()
+        """Return a new stream."""
+        self._clear_detector()
         return MoonshineSession(self._transcriber.create_stream())
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance, one after the other: the library has no batches.
+        """Return the text of each utterance, one after the other: the library has no batches.
 
-        Without streams too, the library's voice detector remembers the utterance before, and cuts the next otherwise:
-        of eight bundled utterances in four orders, six had two or three texts, mostly by a short wrong word in front.
-        Streams of silence in between did not help, and four seconds of silence transcribed before each utterance,
-        about 40 ms, left one that varied. So nothing is done about it here: the time is what users of the library wait,
-        and texts can depend on the order.
+        Here too the library's voice detector remembers the utterance before and cuts the next one differently: of eight
+        bundled utterances in four orders, six had two or three texts, mostly with a short wrong word at the start.
+        Streams of silence in between did not help, and transcribing four seconds of silence before each utterance,
+        about 40 ms, left one that varied. So nothing is done about it: the time is the one that users of the library
+        see, and texts can depend on the order.
         """
         return [self._transcribe(audio) for audio in batch]
 
@@ -76,8 +76,8 @@ class Moonshine:
         transcript = self._transcriber.transcribe_without_streaming(audio.samples.tolist(), audio.sample_rate_hz)
         return " ".join(line.text for line in transcript.lines)
 
-    def _forget(self) -> None:
-        """Let the voice detector forget the stream before."""
+    def _clear_detector(self) -> None:
+        """Make the voice detector forget the previous stream."""
         silence = self._transcriber.create_stream()
         silence.start()
         for _ in range(SILENCE_S):
@@ -87,40 +87,40 @@ class Moonshine:
 
 
 class MoonshineSession:
-    """One stream: the library calls back with the lines that changed; a listener sees all lines joined."""
+    """One stream: the library reports the lines that changed; the text is all lines joined."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._lines: dict[int, str] = {}
         self._shown = ""
         self._error: Exception | None = None
-        stream.add_listener(self._hear)
+        stream.add_listener(self._on_event)
         stream.start()
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """The text, where this audio changed it."""
+        """Return the text if this audio changed it."""
         with stage("copy"):
             values = samples.tolist()  # the library takes a list of floats
         with stage("inference"):
             self._stream.add_audio(values, SAMPLE_RATE_HZ)
-        return self._changed()
+        return self._changed_text()
 
     def finish(self) -> list[Hypothesis]:
-        """The final text."""
+        """Return the final text."""
         with stage("inference"):
             self._stream.stop()
-        texts = self._changed()
+        texts = self._changed_text()
         self._stream.close()
         return texts
 
-    def _hear(self, event: Any) -> None:
+    def _on_event(self, event: Any) -> None:
         # The library reports an error of its last update to listeners instead of raising it.
         if getattr(event, "error", None) is not None:
             self._error = event.error
         elif event.line is not None:
             self._lines[event.line.line_id] = event.line.text
 
-    def _changed(self) -> list[Hypothesis]:
+    def _changed_text(self) -> list[Hypothesis]:
         if self._error is not None:
             raise self._error
         with stage("post"):

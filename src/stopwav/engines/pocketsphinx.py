@@ -1,4 +1,4 @@
-"""CMU PocketSphinx: a small hidden-Markov-model recogniser whose English model comes in its package."""
+"""CMU PocketSphinx: a small hidden-Markov-model recogniser; its package includes the English model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
-# What the packaged acoustic model was trained on.
+# The rate that the packaged acoustic model was trained on.
 SAMPLE_RATE_HZ = 16_000
 
 
@@ -36,12 +36,12 @@ class PocketSphinx:
         )
 
     def open(self) -> PocketSphinxSession:
-        """A new stream."""
+        """Return a new stream."""
         self._begin()
         return PocketSphinxSession(self._decoder)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance, decoded in one piece, one after the other."""
+        """Return the text of each utterance; they are decoded whole, one after the other."""
         return [self._transcribe(audio) for audio in batch]
 
     def _transcribe(self, audio: Audio) -> str:
@@ -51,10 +51,10 @@ class PocketSphinx:
         return _text(self._decoder)
 
     def _begin(self) -> None:
-        with contextlib.suppress(RuntimeError):  # raised where no earlier stream was left open
+        with contextlib.suppress(RuntimeError):  # raised if no stream is open
             self._decoder.end_utt()
-        # The running cepstral mean is carried from utterance to utterance: without a reset the text of a stream would
-        # depend on which ones came before it.
+        # The running cepstral mean carries over from utterance to utterance: without a reset the text of a stream would
+        # depend on the streams before it.
         self._decoder.reinit_feat()
         self._decoder.start_utt()
 
@@ -67,24 +67,24 @@ class PocketSphinxSession:
         self._shown = ""
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """The partial text, where it changed."""
+        """Return the partial text if it changed."""
         with stage("features"):
             pcm = Audio(samples, SAMPLE_RATE_HZ).pcm16().tobytes()
-            # Features alone for all but the last sample; the call with that one then searches everything buffered.
-            # The text is the same to the letter as in one call (tested), and the two parts can be timed apart.
+            # Only features for all but the last sample; the call with that one then searches everything buffered. The
+            # text is exactly that of a single call (tested), and the two parts can be timed separately.
             if len(samples) > 1:
                 self._decoder.process_raw(pcm[:-2], no_search=True, full_utt=False)
         with stage("inference"):
             self._decoder.process_raw(pcm[-2:], full_utt=False)
-        return self._changed()
+        return self._changed_text()
 
     def finish(self) -> list[Hypothesis]:
-        """The final text, after a second pass over the whole utterance."""
+        """Return the final text, after a second pass over the whole utterance."""
         with stage("inference"):
             self._decoder.end_utt()
-        return self._changed()
+        return self._changed_text()
 
-    def _changed(self) -> list[Hypothesis]:
+    def _changed_text(self) -> list[Hypothesis]:
         with stage("post"):
             text = _text(self._decoder)
         if text == self._shown:

@@ -1,4 +1,4 @@
-"""What an engine must do to be measured. A class that has these members is an engine: nothing needs to be inherited."""
+"""The interface of an engine. Any class that has these members is an engine: nothing needs to be inherited."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from numpy.typing import NDArray
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
-# What the recognisers' own examples push at a time, and short beside the half second in which a person notices a wait.
+# The size that the recognisers' own examples push; short compared to the half second that a person notices.
 DEFAULT_CHUNK_S = 0.1
 
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an engine is: printed with every result and kept in the run file."""
+    """The description of an engine: printed with every result and stored in the run file."""
 
     name: str
     version: str
     sample_rate_hz: int = 16_000
-    # How much audio it wants to be pushed at a time, and how much beyond that a decision waits for.
+    # How much audio to push at a time, and how much more audio a decision waits for.
     chunk_s: float = DEFAULT_CHUNK_S
     lookahead_s: float = 0.0
     parameters: int | None = None
     device: str = "cpu"
     precision: str = "float32"
     model: str = ""
-    # What a reader must know to judge the numbers, such as "random weights".
+    # Facts that a reader needs to judge the numbers, such as "random weights".
     notes: tuple[str, ...] = ()
-    # Weights that were never trained: times mean something, texts and word error rates do not.
+    # Weights that were never trained: times are meaningful, texts and word error rates are not.
     untrained: bool = False
-    # The language it recognises, as `en` or `de`; "" where it recognises several or does not say.
+    # The language it recognises, such as `en` or `de`; "" for several or unknown.
     language: str = ""
-    # Whether how long it takes depends on what is said, as with any search; noise is then no stand-in for speech.
+    # Whether its time depends on what is said, as with any search; then noise cannot replace speech.
     data_dependent: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain values."""
+        """Return the fields as plain values."""
         return {**asdict(self), "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting of an engine that might make it quicker: its options, and why it cannot be tried here, or ""."""
+    """A setting that might make an engine faster: its options, and why it is not available here, or ""."""
 
     options: Mapping[str, str | int | float | bool]
     unavailable: str = ""
 
     @property
     def text(self) -> str:
-        """The options as they are written behind an engine's name."""
-        return ",".join(f"{key}={_written(value)}" for key, value in self.options.items())
+        """The options as they are written after an engine's name."""
+        return ",".join(f"{key}={_format(value)}" for key, value in self.options.items())
 
 
-def _written(value: str | int | float | bool) -> str:
+def _format(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -68,7 +68,7 @@ class Engine(Protocol):
     info: EngineInfo
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance of a batch."""
+        """Return the text of each utterance of a batch."""
         ...
 
 
@@ -76,11 +76,11 @@ class Session(Protocol):
     """One stream through a streaming engine."""
 
     def push(self, samples: NDArray[np.float32]) -> Sequence[Hypothesis]:
-        """The hypotheses that became visible by this audio: none, one, or several; each is the whole text so far."""
+        """Return the hypotheses that this audio made visible: none, one or several; each is the whole text so far."""
         ...
 
     def finish(self) -> Sequence[Hypothesis]:
-        """The hypotheses that became visible by the end of the audio; the last one is the final text."""
+        """Return the hypotheses that the end of the audio made visible; the last one is the final text."""
         ...
 
 
@@ -91,5 +91,5 @@ class StreamingEngine(Protocol):
     info: EngineInfo
 
     def open(self) -> Session:
-        """A new stream that shares nothing with any other."""
+        """Return a new stream, independent of all others."""
         ...

@@ -1,4 +1,4 @@
-"""Engines by name: `NAME[:SOURCE][,key=value…]`, a file of the user's own, or an entry point of another package."""
+"""Engines by name: `NAME[:SOURCE][,key=value…]`, a class in the user's own file, or an entry point of a package."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stopwav.engines.protocol import Engine, StreamingEngine
+from stopwav.engines.protocol import Engine, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
 
 
 @dataclass(frozen=True)
-class Listed:
-    """An engine that can be named: where its class is, which package it needs, and how to get that."""
+class EngineEntry:
+    """An engine that can be named: where its class is, which package it needs, and how to install that."""
 
     name: str
     target: str
@@ -39,90 +39,57 @@ class Listed:
             return None
 
 
+def _built_in(name: str, target: str, package: str, extra: str, summary: str) -> EngineEntry:
+    install = f"pip install 'stopwav[{extra}]'" if extra else "pip install stopwav"
+    return EngineEntry(name, f"stopwav.engines.{target}", package, install, summary)
+
+
+# Name, class, package, extra and summary.
 BUILT_IN = (
-    Listed(
-        "pocketsphinx",
-        "stopwav.engines.pocketsphinx:PocketSphinx",
-        "pocketsphinx",
-        "pip install stopwav",
+    _built_in(
+        "pocketsphinx", "pocketsphinx:PocketSphinx", "pocketsphinx", "",
         "CMU PocketSphinx, US English, model in the package",
     ),
-    Listed(
-        "moonshine",
-        "stopwav.engines.moonshine:Moonshine",
-        "moonshine-voice",
-        "pip install 'stopwav[moonshine]'",
+    _built_in(
+        "moonshine", "moonshine:Moonshine", "moonshine-voice", "moonshine",
         "Moonshine tiny, English, model in the package",
     ),
-    Listed(
-        "emformer-rnnt",
-        "stopwav.engines.emformer_rnnt:EmformerRnnt",
-        "torch",
-        "pip install 'stopwav[torch]'",
+    _built_in(
+        "emformer-rnnt", "emformer_rnnt:EmformerRnnt", "torch", "torch",
         "Emformer RNN-T base, a streaming transducer; random weights without a checkpoint",
     ),
-    Listed(
-        "conformer-hybrid",
-        "stopwav.engines.hybrid_recogniser:conformer_hybrid",
-        "torch",
-        "pip install 'stopwav[torch]'",
+    _built_in(
+        "conformer-hybrid", "hybrid_recogniser:conformer_hybrid", "torch", "torch",
         "Conformer with CTC and attention, 116 M parameters; random weights without a checkpoint",
     ),
-    Listed(
-        "lstm-hybrid",
-        "stopwav.engines.hybrid_recogniser:lstm_hybrid",
-        "torch",
-        "pip install 'stopwav[torch]'",
+    _built_in(
+        "lstm-hybrid", "hybrid_recogniser:lstm_hybrid", "torch", "torch",
         "LSTM with CTC and attention, 8 M parameters; random weights without a checkpoint",
     ),
-    Listed(
-        "transformers",
-        "stopwav.engines.transformers_asr:Transformers",
-        "transformers",
-        "pip install 'stopwav[transformers]'",
+    _built_in(
+        "transformers", "transformers_asr:Transformers", "transformers", "transformers",
         "Hugging Face models by folder or Hub name: CTC, encoder-decoder, transducer",
     ),
-    Listed(
-        "speechbrain",
-        "stopwav.engines.speechbrain_asr:SpeechBrain",
-        "speechbrain",
-        "pip install 'stopwav[speechbrain]'",
+    _built_in(
+        "speechbrain", "speechbrain_asr:SpeechBrain", "speechbrain", "speechbrain",
         "SpeechBrain models by folder or Hub name",
     ),
-    Listed(
-        "faster-whisper",
-        "stopwav.engines.faster_whisper_asr:FasterWhisper",
-        "faster-whisper",
-        "pip install 'stopwav[faster-whisper]'",
+    _built_in(
+        "faster-whisper", "faster_whisper_asr:FasterWhisper", "faster-whisper", "faster-whisper",
         "Whisper models that CTranslate2 converted, by folder",
     ),
-    Listed(
-        "sherpa-onnx",
-        "stopwav.engines.sherpa_onnx_asr:sherpa_onnx",
-        "sherpa-onnx",
-        "pip install 'stopwav[sherpa-onnx]'",
+    _built_in(
+        "sherpa-onnx", "sherpa_onnx_asr:sherpa_onnx", "sherpa-onnx", "sherpa-onnx",
         "ONNX models by folder, offline and streaming; Moonshine tiny without one",
     ),
-    Listed(
-        "vosk",
-        "stopwav.engines.vosk_asr:Vosk",
-        "vosk",
-        "pip install 'stopwav[vosk]'",
-        "Kaldi models by folder",
-    ),
-    Listed(
-        "fake",
-        "stopwav.engines.fake:Fake",
-        "stopwav",
-        "pip install stopwav",
-        "scripted times and texts, to check the instrument",
-    ),
-)
+    _built_in("vosk", "vosk_asr:Vosk", "vosk", "vosk", "Kaldi models by folder"),
+    _built_in("fake", "fake:Fake", "stopwav", "", "scripted times and texts, to check the instrument"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """An engine as the user named it, taken apart."""
+    """The parts of an engine's name as the user wrote it."""
 
     text: str
     name: str
@@ -131,7 +98,7 @@ class EngineSpec:
 
 
 def parse_spec(text: str) -> EngineSpec:
-    """The parts of `NAME[:SOURCE][,key=value…]`."""
+    """Parse `NAME[:SOURCE][,key=value…]`."""
     head, *pairs = text.split(",")
     name, _, source = head.partition(":")
     if not name:
@@ -141,62 +108,60 @@ def parse_spec(text: str) -> EngineSpec:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
             raise StopwavError(f"engine {text!r}: {pair!r} is not key=value")
-        options[key] = _value(value)
+        options[key] = _parse_value(value)
     return EngineSpec(text, name, source or None, options)
 
 
-def available() -> list[Listed]:
-    """Every engine that can be named here: our own, and those of installed packages."""
-    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    theirs = [
-        Listed(
+def available() -> list[EngineEntry]:
+    """Return every engine that can be named here: our own, and those of installed packages."""
+    external = [
+        EngineEntry(
             point.name,
             point.value,
             point.dist.name if point.dist else point.module,
             f"pip install {point.dist.name}" if point.dist else "",
             f"from package {point.dist.name}" if point.dist else "",
         )
-        for point in points
+        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
     ]
-    return [*BUILT_IN, *theirs]
+    return [*BUILT_IN, *external]
 
 
 def find_class(spec: EngineSpec) -> Callable[..., object]:
-    """What makes the engine; nothing is imported before it is named."""
+    """Return the class or function that makes the engine; its module is imported here, and no other's."""
     if spec.name.endswith(".py"):
         return _from_file(spec)
-    listed = next((one for one in available() if one.name == spec.name), None)
-    if listed is None:
-        names = [one.name for one in available()]
-        hint = suggestion(spec.name, names, ", or your own my_engine.py:Class")
+    entry = next((entry for entry in available() if entry.name == spec.name), None)
+    if entry is None:
+        hint = suggestion(spec.name, [entry.name for entry in available()], ", or your own my_engine.py:Class")
         if spec.name.endswith((".yaml", ".yml")):
-            hint = "a recipe of SpeechBrain's is read by the command `stopwav grid FILE` and in plan files alone"
+            hint = "a SpeechBrain recipe is only read by the command `stopwav grid FILE` and in plan files"
         raise StopwavError(f"unknown engine {spec.name!r}: {hint}")
-    if listed.version is None:
-        raise StopwavError(f"engine {spec.name!r} needs {listed.package}, which is not installed: {listed.install}")
-    module, _, attribute = listed.target.partition(":")
+    if entry.version is None:
+        raise StopwavError(f"engine {spec.name!r} needs {entry.package}, which is not installed: {entry.install}")
+    module, _, attribute = entry.target.partition(":")
     try:
-        return _attribute(importlib.import_module(module), attribute, spec.text)
+        return _get_class(importlib.import_module(module), attribute, spec.text)
     except ImportError as error:  # a package that its package needs
-        raise StopwavError(f"engine {spec.name!r} does not import ({error}): {listed.install}") from error
+        raise StopwavError(f"engine {spec.name!r} does not import ({error}): {entry.install}") from error
 
 
-def is_streaming(listed: Listed) -> bool | None:
-    """Whether the engine streams; `None` where its package is missing or does not import, or it is up to the model."""
-    if listed.version is None:
+def is_streaming(entry: EngineEntry) -> bool | None:
+    """Whether the engine streams; `None` where its package is missing or does not import, or the model decides."""
+    if entry.version is None:
         return None
-    module, _, attribute = listed.target.partition(":")
+    module, _, attribute = entry.target.partition(":")
     try:
-        maker = getattr(importlib.import_module(module), attribute)
-    except Exception:  # a third party's module may fail in any way; the list is printed all the same
+        factory = getattr(importlib.import_module(module), attribute)
+    except Exception:  # a third party's module may fail in any way; the list is printed anyway
         return None
-    if isinstance(maker, partial):  # one class for several names
-        maker = maker.func
-    return hasattr(maker, "open") if isinstance(maker, type) else None
+    if isinstance(factory, partial):  # one class for several names
+        factory = factory.func
+    return hasattr(factory, "open") if isinstance(factory, type) else None
 
 
 def prepare(text: str) -> Callable[[], object]:
-    """A call that makes the engine that a spec names; whatever is wrong with the spec itself is raised here."""
+    """Return a call that makes the engine; errors in the spec itself are raised here."""
     spec = parse_spec(text)
     factory = find_class(spec)
     arguments = dict(spec.options)
@@ -207,28 +172,58 @@ def prepare(text: str) -> Callable[[], object]:
 
 
 @cache
-def takes(text: str, option: str) -> bool:
+def has_option(text: str, option: str) -> bool:
     """Whether the engine that a spec names has such an option."""
     parameters = inspect.signature(find_class(parse_spec(text))).parameters.values()
-    return any(one.name == option or one.kind is one.VAR_KEYWORD for one in parameters)
+    return any(parameter.name == option or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def make(text: str) -> Engine | StreamingEngine:
-    """The engine that a spec names, loaded and ready."""
+    """Return the engine that a spec names, loaded and ready."""
     engine = prepare(text)()
     if not isinstance(engine, (Engine, StreamingEngine)):
-        lacks = "no `info`" if not hasattr(engine, "info") else "neither open() nor transcribe()"
+        missing = "no `info`" if not hasattr(engine, "info") else "neither open() nor transcribe()"
         name = type(engine).__name__
-        raise StopwavError(f"engine {text!r}: {name} has {lacks}; see docs/guides/your-own-engine.md")
+        raise StopwavError(f"engine {text!r}: {name} has {missing}; see docs/guides/your-own-engine.md")
     return engine
 
 
 def make_streaming(text: str) -> StreamingEngine:
-    """The streaming engine that a spec names, loaded and ready."""
+    """Return the streaming engine that a spec names, loaded and ready."""
     engine = make(text)
     if not isinstance(engine, StreamingEngine):
-        raise StopwavError(f"engine {text!r} does not stream (it has no open()); latency needs one that does")
+        raise StopwavError(f"engine {text!r} does not stream (it has no open()); latency needs a streaming engine")
     return engine
+
+
+def list_knobs(text: str) -> list[Knob]:
+    """Return the settings that an engine's class offers to try: the result of its optional method `variants`."""
+    spec = parse_spec(text)
+    factory = find_class(spec)
+    variants = getattr(factory, "variants", None)
+    if variants is None:
+        raise StopwavError(
+            f"engine {text!r} offers no settings to try: it has no variants(); see docs/guides/your-own-engine.md"
+        )
+    defaults: dict[str, Any] = {
+        name: None if parameter.default is parameter.empty else parameter.default
+        for name, parameter in inspect.signature(factory).parameters.items()
+    }
+    try:
+        knobs = list(variants({**defaults, **spec.options}))
+    except Exception as error:  # a third party's method may fail in any way
+        raise StopwavError(f"engine {text!r}: its variants() failed: {error!r}") from error
+    wrong = next((knob for knob in knobs if not isinstance(knob, Knob)), None)
+    if wrong is not None:
+        raise StopwavError(f"engine {text!r}: its variants() returned {wrong!r} where a Knob is expected")
+    return knobs
+
+
+def with_knob(text: str, knob: Knob) -> str:
+    """Return the spec with the knob's options in place of its own; new options are added at the end."""
+    head, *pairs = text.split(",")
+    options = dict(pair.split("=", 1) for pair in [*pairs, *knob.text.split(",")])
+    return ",".join([head, *(f"{key}={value}" for key, value in options.items())])
 
 
 def _check_arguments(spec: EngineSpec, factory: Callable[..., object], arguments: dict[str, Any]) -> None:
@@ -237,8 +232,8 @@ def _check_arguments(spec: EngineSpec, factory: Callable[..., object], arguments
         signature.bind(**arguments)
     except TypeError as error:
         names = [name for name in signature.parameters if name != "source"]
-        takes = f"takes {', '.join(names)}" if names else "takes no options"
-        raise StopwavError(f"engine {spec.text!r}: {error}; it {takes}") from error
+        options = ", ".join(names) or "no options"
+        raise StopwavError(f"engine {spec.text!r}: {error}; it takes {options}") from error
 
 
 def _from_file(spec: EngineSpec) -> Callable[..., object]:
@@ -247,28 +242,28 @@ def _from_file(spec: EngineSpec) -> Callable[..., object]:
         raise StopwavError(f"engine {spec.text!r}: no file {spec.name!r}; write path/to/my_engine.py:MyEngine")
     if spec.source is None:
         raise StopwavError(f"engine {spec.text!r}: which class? write {spec.name}:MyEngine")
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
     except Exception as error:
         raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {error!r}") from error
-    return _attribute(module, spec.source, spec.text)
+    return _get_class(module, spec.source, spec.text)
 
 
-def _attribute(module: ModuleType, name: str, text: str) -> Callable[..., object]:
+def _get_class(module: ModuleType, name: str, text: str) -> Callable[..., object]:
     factory = getattr(module, name, None)
     if not callable(factory):
-        own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
-        classes = [value.__name__ for value in own if isinstance(value, type)]
+        values = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+        classes = [value.__name__ for value in values if isinstance(value, type)]
         raise StopwavError(f"engine {text!r}: no class {name!r}; the file has {', '.join(classes) or 'no classes'}")
     return factory  # type: ignore[no-any-return]
 
 
-def _value(text: str) -> Any:
-    """The value of an option: a JSON number or boolean where it reads as one, otherwise the text itself."""
+def _parse_value(text: str) -> Any:
+    """Return the value of an option: a number or boolean if it is one in JSON, otherwise the text itself."""
     try:
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""sherpa-onnx: recognisers exported to ONNX, offline and streaming; what a folder holds is found from its files."""
+"""sherpa-onnx: recognisers exported to ONNX, offline and streaming; a model is a folder."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ from stopwav.engines.sherpa_folder import (
     precision,
     streaming_shape,
 )
-from stopwav.engines.toolkit import check_one_of, model_folder, toolkit_error
+from stopwav.engines.toolkit import check_choice, check_whole_number, model_folder, toolkit_error
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
 SAMPLE_RATE_HZ = 16_000
-# Silence after the last word, as in the toolkit's own examples: without it the last chunk is never full nor decoded.
+# Silence after the last word, as in the toolkit's own examples: without it the last chunk is not full, so not decoded.
 TAIL_S = 0.66
 
 
 def sherpa_onnx(
     source: str | None = None, type: str | None = None, dtype: str | None = None, device: str = "cpu", threads: int = 1
 ) -> SherpaOffline | SherpaStreaming:
-    """The engine `sherpa-onnx:FOLDER[,type=KIND][,dtype=int8][,device=cuda][,threads=N]`; it streams if the model does.
+    """Return the engine `sherpa-onnx:FOLDER[,type=KIND][,dtype=int8][,device=cuda][,threads=N]`.
 
-    Without a folder it is the Moonshine that `moonshine-voice` carries.
+    It streams if the model does. Without a folder it is the Moonshine that `moonshine-voice` includes.
     """
     if dtype is not None:
-        check_one_of(NAME, "dtype", dtype, PRECISIONS)
+        check_choice(NAME, "dtype", dtype, PRECISIONS)
     _check_device(device)
-    if not isinstance(threads, int) or threads < 1:
-        raise StopwavError(f"{NAME}: threads={threads}: a whole number, at least 1")
+    check_whole_number(NAME, "threads", threads, 1)
     folder = model_folder(NAME, source or _packaged_model())
     kind = find_kind(folder, type)
     files = find_files(folder, kind, dtype)
@@ -64,14 +63,14 @@ def sherpa_onnx(
 
 
 class SherpaOffline:
-    """A model that hears the whole utterance."""
+    """A model that needs the whole utterance."""
 
     def __init__(self, recogniser: Any, info: EngineInfo) -> None:
         self._recogniser = recogniser
         self.info = info
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance, from the toolkit's own batches."""
+        """Return the text of each utterance, in a batch of the toolkit."""
         with stage("features"):
             streams = [self._recogniser.create_stream() for _ in batch]
             for stream, audio in zip(streams, batch, strict=True):
@@ -83,18 +82,18 @@ class SherpaOffline:
 
 
 class SherpaStreaming:
-    """A model that is fed chunk by chunk."""
+    """A model that takes the audio chunk by chunk."""
 
     def __init__(self, recogniser: Any, info: EngineInfo) -> None:
         self._recogniser = recogniser
         self.info = info
 
     def open(self) -> SherpaSession:
-        """A new stream."""
+        """Return a new stream."""
         return SherpaSession(self._recogniser)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance; the streams of a batch advance together."""
+        """Return the text of each utterance; the streams of a batch advance together."""
         with stage("features"):
             streams = [self._recogniser.create_stream() for _ in batch]
             for stream, audio in zip(streams, batch, strict=True):
@@ -116,13 +115,13 @@ class SherpaSession:
         self._shown = ""
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """The text, where this audio changed it."""
+        """Return the text if this audio changed it."""
         with stage("features"):
             self._stream.accept_waveform(SAMPLE_RATE_HZ, samples)
         return self._decode()
 
     def finish(self) -> list[Hypothesis]:
-        """The final text, where the end changed it."""
+        """Return the final text if the end changed it."""
         with stage("features"):
             _end(self._stream)
         return self._decode()
@@ -145,7 +144,7 @@ def _end(stream: Any) -> None:
 
 
 def _load(folder: Path, kind: str, files: dict[str, Path], streaming: bool, options: dict[str, Any]) -> Any:
-    """The toolkit's recogniser, made by its own constructor for the kind."""
+    """Return the toolkit's recogniser, made by its constructor for the kind."""
     from sherpa_onnx import OfflineRecognizer, OnlineRecognizer
 
     make = getattr(OnlineRecognizer if streaming else OfflineRecognizer, f"from_{kind}")
@@ -155,26 +154,26 @@ def _load(folder: Path, kind: str, files: dict[str, Path], streaming: bool, opti
         try:
             return make(**{argument: str(path) for argument, path in files.items()}, **options)
         except Exception as error:
-            raise toolkit_error(NAME, error, f"{folder} seems to be no {kind} model, or a broken one") from error
+            raise toolkit_error(NAME, error, f"{folder} is not a {kind} model, or it is broken") from error
 
 
 def _precision(files: dict[str, Path]) -> str:
-    """The precision of the weights; the name of an .ort file does not tell it."""
+    """Return the precision of the weights; the name of an .ort file does not show it."""
     models = [path for path in files.values() if path.suffix == ".onnx"]
     return f"{' and '.join(sorted({precision(path) for path in models})) or 'as stored'} (onnxruntime)"
 
 
 def _check_device(device: str) -> None:
-    check_one_of(NAME, "device", device, ("cpu", "cuda"))
-    # Asked for CUDA, a build without it warns and runs on the CPU: a time would carry the wrong name.
+    check_choice(NAME, "device", device, ("cpu", "cuda"))
+    # With device=cuda, a build without CUDA warns and runs on the CPU: a time would have the wrong label.
     if device == "cuda" and "cuda" not in version("sherpa-onnx"):
         raise StopwavError(
-            f"{NAME}: device=cuda: sherpa-onnx {version('sherpa-onnx')} is built without it; "
-            "install a +cuda wheel of the toolkit's, or use cpu"
+            f"{NAME}: device=cuda: sherpa-onnx {version('sherpa-onnx')} is built without CUDA; "
+            "install a +cuda wheel of the toolkit, or use cpu"
         )
 
 
 def _packaged_model() -> str | None:
-    """Where moonshine-voice keeps its model; found without importing it, which would load a second recogniser."""
-    found = importlib.util.find_spec("moonshine_voice")
-    return str(Path(found.origin).parent / "assets" / "tiny-en") if found and found.origin else None
+    """Return the model folder of moonshine-voice, without importing it, which would load a second recogniser."""
+    package = importlib.util.find_spec("moonshine_voice")
+    return str(Path(package.origin).parent / "assets" / "tiny-en") if package and package.origin else None

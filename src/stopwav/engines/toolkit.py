@@ -1,4 +1,4 @@
-"""What the engines over other toolkits share: where a model is, where it may run, and a toolkit's error as one line."""
+"""Shared by the engines of other toolkits: finding a model, checking options, and errors in one line."""
 
 from __future__ import annotations
 
@@ -7,79 +7,85 @@ from pathlib import Path
 
 from stopwav.errors import StopwavError
 
-# One question to the Hub before anything is loaded: its own client asks six times, over 23 s, when it is offline.
+# One request to the Hub before anything is loaded: its own client retries six times, over 23 s, when it is offline.
 HUB_TIMEOUT_S = 5.0
 
 
-def toolkit_error(engine: str, error: BaseException, way_out: str) -> StopwavError:
-    """The first line of what a toolkit said, and the way out; toolkits answer in paragraphs."""
-    return StopwavError(f"{engine}: {first_line(error)}; {way_out}")
+def toolkit_error(engine: str, error: BaseException, hint: str) -> StopwavError:
+    """Return the first line of a toolkit's error, and a hint; toolkits answer in paragraphs."""
+    return StopwavError(f"{engine}: {_first_line(error)}; {hint}")
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of what was said that says something, or the kind of the error."""
+def _first_line(error: BaseException) -> str:
+    """Return the first line of the message that is not empty, or the type of the error."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return first.rstrip(".:")
 
 
 def model_folder(engine: str, source: str | None) -> Path:
-    """The folder of a model that has to lie on this machine."""
+    """Return the folder of a model that must be on this machine."""
     if source is None:
         raise StopwavError(f"{engine}: which model? write {engine}:FOLDER")
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        raise StopwavError(f"{engine}: no folder {source!r}; write {engine}:FOLDER with the folder of a model")
+        raise StopwavError(f"{engine}: no folder {source!r}; give the folder of a model")
     if not any(folder.iterdir()):
         raise StopwavError(f"{engine}: the folder {source!r} is empty; unpack a model into it")
     return folder
 
 
 def find_model(engine: str, source: str | None, file: str) -> tuple[str, bool]:
-    """A model by its folder or its name on the Hub, and whether it is here: in that folder, or in the Hub's cache.
+    """Return a model's folder or Hub name, and whether it is on this machine: in that folder, or in the Hub's cache.
 
     `file` is one that every model of the toolkit has.
     """
     if source is None:
-        raise StopwavError(f"{engine}: which model? write {engine}:FOLDER, or {engine}:OWNER/NAME for one of the Hub")
+        raise StopwavError(f"{engine}: which model? write {engine}:FOLDER, or {engine}:OWNER/NAME for one on the Hub")
     folder = Path(source).expanduser()
     if folder.is_dir():
         if not (folder / file).is_file():
-            raise StopwavError(f"{engine}: the folder {source!r} has no {file}; name the folder of a model")
+            raise StopwavError(f"{engine}: the folder {source!r} has no {file}; give the folder of a model")
         return str(folder), True
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
-        raise StopwavError(f"{engine}: no folder {source!r}; write {engine}:FOLDER with the folder of a model")
+        raise StopwavError(f"{engine}: no folder {source!r}; give the folder of a model")
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     try:
         if isinstance(try_to_load_from_cache(source, file), str):
             return source, True
         HfApi().model_info(source, timeout=HUB_TIMEOUT_S)
-    except Exception as error:  # no network, no such model, or one that wants a login: each has a first line
+    except Exception as error:  # no network, no such model, or one that needs a login: each has a first line
         raise StopwavError(
-            f"{engine}: there is no folder {source!r}, and the Hub could not be asked for a model of that name "
-            f"({first_line(error)}); name a folder, or fetch the model where there is a network"
+            f"{engine}: there is no folder {source!r}, and the Hub was not reached for a model of that name "
+            f"({_first_line(error)}); give a folder, or download the model with a network connection"
         ) from error
     return source, False
 
 
 def check_torch_device(engine: str, device: object) -> str:
-    """The name of a device that PyTorch can use here."""
+    """Return the name of a device, after checking that PyTorch can use it here."""
     import torch
 
     name = str(device)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise StopwavError(f"{engine}: device={name}: cpu, cuda or cuda:N")
+        raise StopwavError(f"{engine}: device={name}: must be cpu, cuda or cuda:N")
     if name == "cpu":
         return name
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        raise StopwavError(f"{engine}: device={name}: PyTorch {torch.__version__} sees no NVIDIA GPU here; use cpu")
+        raise StopwavError(f"{engine}: device={name}: PyTorch {torch.__version__} finds no NVIDIA GPU here; use cpu")
     if int(name.partition(":")[2] or 0) >= count:
-        raise StopwavError(f"{engine}: device={name}: there is no such GPU; the last one is cuda:{count - 1}")
+        raise StopwavError(f"{engine}: device={name}: no such GPU; the last one is cuda:{count - 1}")
     return name
 
 
-def check_one_of(engine: str, option: str, value: object, valid: tuple[str, ...]) -> None:
-    """Nothing; an error that names the valid values where the option has none of them."""
-    if value not in valid:
-        raise StopwavError(f"{engine}: {option}={value}: {', '.join(valid)}")
+def check_choice(engine: str, option: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise an error that lists the choices unless the value is one of them."""
+    if value not in choices:
+        raise StopwavError(f"{engine}: {option}={value}: must be one of {', '.join(choices)}")
+
+
+def check_whole_number(engine: str, option: str, value: object, minimum: int) -> None:
+    """Raise an error unless the value is a whole number of at least the minimum."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise StopwavError(f"{engine}: {option}={value}: must be a whole number, at least {minimum}")

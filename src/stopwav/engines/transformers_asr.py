@@ -1,7 +1,7 @@
-"""Hugging Face transformers: CTC, encoder-decoder and transducer recognisers by the toolkit's own Auto classes.
+"""Hugging Face transformers: CTC, encoder-decoder and transducer recognisers, loaded by the toolkit's Auto classes.
 
-A model is a folder written by `save_pretrained`, or a name on the Hub; one that is in the cache already is read from
-there without a word to the network. Code that comes with a model is never run.
+A model is a folder written by `save_pretrained`, or a name on the Hub; one that is already in the cache is read from
+there without any use of the network. Code that comes with a model is never run.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from stopwav.engines.protocol import EngineInfo
-from stopwav.engines.toolkit import check_one_of, check_torch_device, find_model, toolkit_error
+from stopwav.engines.toolkit import check_choice, check_torch_device, check_whole_number, find_model, toolkit_error
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
-from stopwav.models.weights import keep_off_tiles
+from stopwav.models.weights import disable_amx_in_vm
 from stopwav.speech.audio import Audio
 
 NAME = "transformers"
 PRECISIONS = ("float32", "float16", "bfloat16")
-# What nearly every recogniser there was trained on; the feature extractor refuses another rate than its own.
+# The rate of nearly every recogniser there; a feature extractor refuses any other rate than its own.
 SAMPLE_RATE_HZ = 16_000
-# Drawn anew by every load, since only training uses it.
+# Random at every load, since only training uses it.
 TRAINING_ONLY = "masked_spec_embed"
 TRANSDUCERS = ("AutoModelForTDT", "AutoModelForRNNT")  # not in every version
 PARAKEET_TRANSDUCERS = ("parakeet_tdt", "parakeet_rnnt")
@@ -43,16 +43,19 @@ class Transformers:
         max_new_tokens: int | None = None,
         language: str | None = None,
     ) -> None:
-        check_one_of(NAME, "dtype", dtype, PRECISIONS)
+        check_choice(NAME, "dtype", dtype, PRECISIONS)
         self._device = check_torch_device(NAME, device)
-        _check_switches(compile, max_new_tokens)
+        if not isinstance(compile, bool):
+            raise StopwavError(f"{NAME}: compile={compile}: must be true or false")
+        if max_new_tokens is not None:
+            check_whole_number(NAME, "max_new_tokens", max_new_tokens, 1)
         if self._device == "cpu":
-            keep_off_tiles()
+            disable_amx_in_vm()
         model, local = find_model(NAME, source, "config.json")
         config, self._processor, self._model, missing = _load(model, local, getattr(torch, dtype))
         self._is_ctc = type(self._model).__name__.endswith("ForCTC")
-        self._generation = {"max_new_tokens": max_new_tokens, "language": language}
-        self._generation = {key: value for key, value in self._generation.items() if value is not None}
+        options = {"max_new_tokens": max_new_tokens, "language": language}
+        self._generation = {key: value for key, value in options.items() if value is not None}
         if self._is_ctc and self._generation:
             raise StopwavError(f"{NAME}: {next(iter(self._generation))} is for models that generate; {model} is CTC")
         self._model.to(self._device)
@@ -60,9 +63,9 @@ class Transformers:
         if compile:
             _compile(self._model, self._is_ctc)
         features = self._processor.feature_extractor
-        # A model that was trained without a mask says so in its feature extractor; its padding is seen as silence.
+        # The feature extractor says whether the model was trained without a mask; then padding is seen as silence.
         self._masked = getattr(features, "return_attention_mask", True) is not False
-        # Whisper always hears this much; what is longer is cut off, unless it is told not to.
+        # Whisper's input always has this length; longer audio is cut off by default.
         self._window = getattr(features, "n_samples", None) if config.model_type == "whisper" else None
         self.info = EngineInfo(
             name=NAME,
@@ -73,14 +76,14 @@ class Transformers:
             precision=dtype,
             language=language or "",
             model=f"{Path(model).name} ({type(self._model).__name__})",
-            notes=_notes(missing, _why_padding_counts(config, self._is_ctc and not self._masked), compile),
+            notes=_notes(missing, _padding_effect(config, self._is_ctc and not self._masked), compile),
             untrained=bool(missing),
             # One pass and the best label of each frame: no search.
             data_dependent=not self._is_ctc,
         )
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance; the batch is padded to its longest and goes through the model at once."""
+        """Return the text of each utterance; the model processes the whole batch, padded to its longest, at once."""
         in_windows = self._window is not None and max(len(audio.samples) for audio in batch) > self._window
         with stage("features"):
             inputs = self._processor(
@@ -93,7 +96,7 @@ class Transformers:
         with stage("copy"):
             inputs = inputs.to(self._device, self._model.dtype)
         with stage("inference"), torch.inference_mode():
-            # Bringing the few numbers back waits for the GPU, so that its work counts here and not as text.
+            # Copying the few tokens back waits for the GPU, so that its work counts here and not in the next stage.
             tokens = (self._label(inputs) if self._is_ctc else self._generate(inputs, in_windows)).cpu()
         with stage("post"):
             texts: list[str] = self._processor.batch_decode(tokens, skip_special_tokens=not self._is_ctc)
@@ -105,74 +108,75 @@ class Transformers:
         return {"padding": "longest" if self._window is None else "max_length"}
 
     def _label(self, inputs: Any) -> Tensor:
-        """The best label of each frame, the blank where there is only padding."""
+        """Return the best label of each frame, and the blank in the padding."""
         mask = inputs["attention_mask"]
-        given = inputs if self._masked else {key: value for key, value in inputs.items() if key != "attention_mask"}
-        labels: Tensor = self._model(**given).logits.argmax(dim=-1)
-        return labels.masked_fill(~_frames(self._model, labels.shape[1], mask), self._processor.tokenizer.pad_token_id)
+        used = inputs if self._masked else {key: value for key, value in inputs.items() if key != "attention_mask"}
+        labels: Tensor = self._model(**used).logits.argmax(dim=-1)
+        is_audio = _audio_frames(self._model, labels.shape[1], mask)
+        return labels.masked_fill(~is_audio, self._processor.tokenizer.pad_token_id)
 
     def _generate(self, inputs: Any, in_windows: bool) -> Tensor:
-        # From window to window it goes by the times it writes, which most models are saved not to write.
-        more = {"return_timestamps": True} if in_windows else {}
-        made = self._model.generate(**inputs, **self._generation, **more)
-        tokens: Tensor = made if isinstance(made, Tensor) else made.sequences
+        # Whisper finds the next window by the times it writes, which most models are saved not to write.
+        timestamps = {"return_timestamps": True} if in_windows else {}
+        output = self._model.generate(**inputs, **self._generation, **timestamps)
+        tokens: Tensor = output if isinstance(output, Tensor) else output.sequences
         return tokens
 
 
 def _load(source: str, local: bool, dtype: torch.dtype) -> tuple[Any, Any, Any, list[str]]:
-    """The configuration, the processor, the model, and the weights that its file did not have."""
+    """Return the configuration, the processor, the model, and the weights that are missing in its file."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    how = {"local_files_only": local, "trust_remote_code": False}
+    options = {"local_files_only": local, "trust_remote_code": False}
     try:
-        config = transformers.AutoConfig.from_pretrained(source, **how)
+        config = transformers.AutoConfig.from_pretrained(source, **options)
         auto = _auto_class(source, config)
-        processor = transformers.AutoProcessor.from_pretrained(source, **how)
-        model, loaded = auto.from_pretrained(source, dtype=dtype, output_loading_info=True, **how)
+        processor = transformers.AutoProcessor.from_pretrained(source, **options)
+        model, loading = auto.from_pretrained(source, dtype=dtype, output_loading_info=True, **options)
     except StopwavError:
         raise
     except Exception as error:  # whatever is wrong with a model folder, the toolkit's first line says it
-        way_out = f"{source!r} must hold a recogniser and its processor, as save_pretrained writes them"
-        raise toolkit_error(NAME, error, way_out) from error
+        hint = f"{source!r} must contain a recogniser and its processor, as save_pretrained writes them"
+        raise toolkit_error(NAME, error, hint) from error
     if not (hasattr(processor, "feature_extractor") and hasattr(processor, "tokenizer")):
         raise StopwavError(
-            f"{NAME}: {source!r} has a {type(processor).__name__} only; a recogniser needs a feature extractor and "
-            "a tokenizer: save its processor into the same folder"
+            f"{NAME}: {source!r} has only a {type(processor).__name__}; a recogniser needs a feature extractor and "
+            "a tokenizer: save its processor in the same folder"
         )
-    missing = [name for name in loaded["missing_keys"] if not name.endswith(TRAINING_ONLY)]
+    missing = [name for name in loading["missing_keys"] if not name.endswith(TRAINING_ONLY)]
     return config, processor, model.eval().requires_grad_(False), missing
 
 
 def _auto_class(source: str, config: Any) -> Any:
-    """The toolkit's class for this kind of recogniser."""
+    """Return the toolkit's class for this kind of recogniser."""
     import transformers
 
     names = ("AutoModelForCTC", *(name for name in TRANSDUCERS if hasattr(transformers, name)))
     for auto in (getattr(transformers, name) for name in names):
         if type(config) in auto._model_mapping:
             return auto
-    # Recognisers that are language models over sounds need a prompt, which nobody gives here.
+    # Recognisers that are language models over sounds need a prompt, which is not given here.
     if type(config) in transformers.AutoModelForSpeechSeq2Seq._model_mapping and config.is_encoder_decoder:
         return transformers.AutoModelForSpeechSeq2Seq
     raise StopwavError(
-        f"{NAME}: {source!r} is a {config.model_type} model; CTC, encoder-decoder and transducer recognisers can be "
-        "measured, such as wav2vec2, hubert, whisper, moonshine or parakeet"
+        f"{NAME}: {source!r} is a {config.model_type} model; CTC, encoder-decoder and transducer recognisers are "
+        "supported, such as wav2vec2, hubert, whisper, moonshine or parakeet"
     )
 
 
-def _frames(model: Any, count: int, mask: Tensor) -> Tensor:
-    """Which of the output's frames are of the audio and not of the padding."""
+def _audio_frames(model: Any, count: int, mask: Tensor) -> Tensor:
+    """Return which frames of the output are audio and not padding."""
     if hasattr(model, "_get_output_attention_mask"):
-        real: Tensor = model._get_output_attention_mask(mask, target_length=count)
+        is_audio: Tensor = model._get_output_attention_mask(mask, target_length=count)
     else:
-        real = model._get_feature_vector_attention_mask(count, mask)
-    return real.bool()
+        is_audio = model._get_feature_vector_attention_mask(count, mask)
+    return is_audio.bool()
 
 
 def _compile(model: Any, is_ctc: bool) -> None:
-    """Compile in place; the text of a generating model grows by a token each step, so its shapes are left open."""
+    """Compile in place, with dynamic shapes for a generating model, whose text grows by a token each step."""
     if is_ctc:
         model.forward = torch.compile(model.forward)
         return
@@ -181,30 +185,22 @@ def _compile(model: Any, is_ctc: bool) -> None:
     model.forward = torch.compile(model.forward, dynamic=True)
 
 
-def _why_padding_counts(config: Any, without_mask: bool) -> str | None:
-    """Why an utterance may read differently in a batch than alone, where it may."""
+def _padding_effect(config: Any, without_mask: bool) -> str | None:
+    """Return why the text of an utterance may differ between a batch and alone, `None` if it does not."""
     if without_mask:
         return "trained without an attention mask"
     if config.model_type in PARAKEET_TRANSDUCERS:
-        return "searched until the whole batch is through"
-    # Its encoder begins with a norm over time, which no mask keeps from the padding.
-    return "normalised over its padding as well" if config.model_type == "moonshine" else None
+        return "every utterance is searched until the whole batch is done"
+    # Its encoder begins with a norm over time, and no mask excludes the padding from it.
+    return "normalised over the padding too" if config.model_type == "moonshine" else None
 
 
-def _notes(missing: list[str], padding_counts: str | None, compile: bool) -> tuple[str, ...]:
+def _notes(missing: list[str], padding_effect: str | None, compile: bool) -> tuple[str, ...]:
     notes = []
     if missing:
-        notes.append(f"{len(missing)} weights are not in the model's file and random, such as {missing[0]}")
-    if padding_counts:
-        notes.append(f"{padding_counts}: a batch may read differently than its utterances one by one")
+        notes.append(f"{len(missing)} weights are missing in the model's file and random, such as {missing[0]}")
+    if padding_effect:
+        notes.append(f"{padding_effect}: texts in a batch may differ from those of its utterances one by one")
     if compile:
-        notes.append("torch.compile: the first batch of a new shape compiles")
+        notes.append("torch.compile: the first batch of each new shape includes compilation")
     return tuple(notes)
-
-
-def _check_switches(compile: object, max_new_tokens: object) -> None:
-    if not isinstance(compile, bool):
-        raise StopwavError(f"{NAME}: compile={compile}: true or false")
-    whole = isinstance(max_new_tokens, int) and not isinstance(max_new_tokens, bool)
-    if max_new_tokens is not None and not (whole and max_new_tokens >= 1):  # type: ignore[operator]
-        raise StopwavError(f"{NAME}: max_new_tokens={max_new_tokens}: a whole number, at least 1")

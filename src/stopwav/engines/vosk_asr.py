@@ -1,4 +1,4 @@
-"""Vosk: Kaldi recognisers for small machines; a model is a folder that was unpacked from the toolkit's list."""
+"""Vosk: Kaldi recognisers for small machines; a model is an unpacked folder from the toolkit's list."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
 NAME = "vosk"
-# What the toolkit's models were trained on, but for the few for telephones; it resamples anything else itself.
+# The rate of all the toolkit's models except the few for telephones; it resamples any other itself.
 SAMPLE_RATE_HZ = 16_000
-# Errors only: the toolkit writes what it loads to stderr.
+# Errors only: by default the toolkit logs to stderr what it loads.
 LOG_LEVEL = -1
 
 
@@ -34,7 +34,7 @@ class Vosk:
         try:
             self._model = Model(model_path=str(folder))
         except Exception as error:
-            raise toolkit_error(NAME, error, f"{folder} must hold the folders am, conf and graph of a model") from error
+            raise toolkit_error(NAME, error, f"{folder} must contain a model: am, conf and graph") from error
         self.info = EngineInfo(
             name=NAME,
             version=version("vosk"),
@@ -44,23 +44,23 @@ class Vosk:
         )
 
     def open(self) -> VoskSession:
-        """A new stream."""
+        """Return a new stream."""
         from vosk import KaldiRecognizer
 
         return VoskSession(KaldiRecognizer(self._model, SAMPLE_RATE_HZ))
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        """The text of each utterance, one after the other: the toolkit has batches on GPUs only."""
+        """Return the text of each utterance, one after the other: the toolkit has batches only on GPUs."""
         return [self._transcribe(audio) for audio in batch]
 
     def _transcribe(self, audio: Audio) -> str:
         session = self.open()
-        shown = [*session.push(audio.samples), *session.finish()]
-        return shown[-1].text if shown else ""
+        hypotheses = [*session.push(audio.samples), *session.finish()]
+        return hypotheses[-1].text if hypotheses else ""
 
 
 class VoskSession:
-    """One stream: the toolkit closes a sentence at a pause and begins a new one; a listener sees all of them."""
+    """One stream: the toolkit closes a sentence at a pause and begins a new one; the text is all of them joined."""
 
     def __init__(self, recogniser: Any) -> None:
         self._recogniser = recogniser
@@ -68,26 +68,26 @@ class VoskSession:
         self._shown = ""
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
-        """The text, where this audio changed it."""
+        """Return the text if this audio changed it."""
         with stage("copy"):
             pcm = Audio(samples, SAMPLE_RATE_HZ).pcm16().tobytes()
         with stage("inference"):
-            at_a_pause = self._recogniser.AcceptWaveform(pcm)
-            answer = self._recogniser.Result() if at_a_pause else self._recogniser.PartialResult()
+            at_pause = bool(self._recogniser.AcceptWaveform(pcm))
+            answer = self._recogniser.Result() if at_pause else self._recogniser.PartialResult()
         with stage("post"):
-            text = json.loads(answer)["text" if at_a_pause else "partial"]
-        return self._changed(text, bool(at_a_pause))
+            sentence = json.loads(answer)["text" if at_pause else "partial"]
+        return self._changed_text(sentence, closed=at_pause)
 
     def finish(self) -> list[Hypothesis]:
-        """The final text, where the end changed it."""
+        """Return the final text if the end changed it."""
         with stage("inference"):
             answer = self._recogniser.FinalResult()
         with stage("post"):
-            text = json.loads(answer)["text"]
-        return self._changed(text, True)
+            sentence = json.loads(answer)["text"]
+        return self._changed_text(sentence, closed=True)
 
-    def _changed(self, sentence: str, closed: bool) -> list[Hypothesis]:
-        text = " ".join(one for one in (*self._closed, sentence) if one)
+    def _changed_text(self, sentence: str, closed: bool) -> list[Hypothesis]:
+        text = " ".join(part for part in (*self._closed, sentence) if part)
         if closed:
             self._closed.append(sentence)
         if text == self._shown:

@@ -1,8 +1,8 @@
-"""Transducer losses: exact ones, usable alone, and the oracle that every other is checked against.
+"""Transducer losses: stopwav's own, usable alone, and the oracle that every loss is checked against.
 
     from stopwav.losses import transducer_loss
 
-Names are imported when they are first used, so that listing the losses imports no torch.
+Names are imported when they are first used, so that listing the losses does not import torch.
 """
 
 from __future__ import annotations

@@ -1,34 +1,33 @@
-"""Joiner and transducer loss in one: exact, and without ever holding the logits of more than a chunk of cells.
+"""Joiner and transducer loss in one: exact, and never holding the logits of more than a chunk of cells.
 
-The forward pass keeps, of each real cell, what the loss needs of its logits, a few numbers. The backward pass computes
-the logits again, chunk by chunk, and turns them into gradients where they lie. docs/guides/fused-loss.md explains it.
+The forward pass saves a few numbers per real cell. The backward pass computes the logits again, chunk by chunk, and
+turns them into gradients in place. docs/guides/fused-loss.md explains it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stopwav.errors import StopwavError
-from stopwav.losses.job import ACTIVATIONS, Activation, Backend, Inputs, Job
+from stopwav.losses.backend import ACTIVATIONS, Activation, Arguments, Backend, BackendName, Inputs, choose_backend
 from stopwav.losses.lengths import Reduction, checked_lengths, checked_targets, reduced
 from stopwav.losses.precision import Precision, arithmetic_of
 
-BackendName = Literal["auto", "torch", "triton"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _as_it_is(function: _Function) -> _Function:
-    """The function, which `torch.compile` calls and does not look into: loops over launches of kernels are no graph."""
+def _not_compiled(function: _Function) -> _Function:
+    """Keep `torch.compile` out of the function: loops over kernel launches are not a graph."""
     return cast(_Function, torch.compiler.disable(function))
 
 
-@_as_it_is
+@_not_compiled
 def transducer_loss(
     encoder_out: Tensor,
     predictor_out: Tensor,
@@ -49,18 +48,18 @@ def transducer_loss(
     `activation(encoder_out + predictor_out) @ weight.T + bias`.
 
     `encoder_out` is `(N, T, D)`, `predictor_out` `(N, U + 1, D)`, `weight` `(V, D)`, `bias` `(V,)` or None, `targets`
-    `(N, U)`. Gradients go to the first four. Padding costs no time where the lengths lie on the host; where they lie on
-    the GPU nothing waits for them, and matrix products cover the padding too. `fastemit_lambda` changes the gradient
-    and not the value: labels get 1 + lambda times theirs. `precision` is that of the matrix products, `float64`,
-    `float32`, `tf32`, `bfloat16` or `float16`; without it that of autocast, or of the inputs. `backend` is `triton` on
-    a GPU that has it, or else `torch`.
+    `(N, U)`. The first four get gradients. With lengths on the host, padding costs no time; with lengths on the GPU
+    nothing waits for them, and matrix products include the padding. `fastemit_lambda` changes the gradient and not the
+    value: that of labels is multiplied by 1 + lambda. `precision` is that of the matrix products, `float64`, `float32`,
+    `tf32`, `bfloat16` or `float16`; without it that of autocast, or of the inputs. `backend` is by default `triton` on
+    a GPU if it is installed, or else `torch`.
     """
     _check_tensors(encoder_out, predictor_out, weight, bias, targets)
     _check_settings(activation, fastemit_lambda, chunk_cells)
     device = encoder_out.device
     batch, frames, _ = encoder_out.shape
     lengths = checked_lengths(frame_lengths, target_lengths, batch, frames, predictor_out.shape[1] - 1, device)
-    job = Job(
+    arguments = Arguments(
         checked_targets(targets, lengths, len(weight), blank, device),
         lengths,
         blank,
@@ -70,7 +69,8 @@ def transducer_loss(
         chunk_cells,
     )
     bias = weight.new_zeros(len(weight)) if bias is None else bias
-    losses = _FusedLoss.apply(encoder_out, predictor_out, weight, bias, job, _backend(backend, device))  # type: ignore[no-untyped-call]
+    inputs = (encoder_out, predictor_out, weight, bias)
+    losses = _FusedLoss.apply(*inputs, arguments, choose_backend(backend, device))  # type: ignore[no-untyped-call]
     return reduced(losses, reduction)
 
 
@@ -79,79 +79,62 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, encodings: Tensor, predictions: Tensor, weight: Tensor, bias: Tensor, job: Job, backend: Backend
+        ctx: Any,
+        encodings: Tensor,
+        predictions: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        arguments: Arguments,
+        backend: Backend,
     ) -> Tensor:
         # Triton launches on the current device, which need not be that of the batch.
-        with job.arithmetic.products(), torch.cuda.device_of(encodings):
-            losses, kept = backend.losses(Inputs(encodings, predictions, weight, bias), job)
-        ctx.save_for_backward(encodings, predictions, weight, bias, *kept)
-        ctx.job, ctx.backend = job, backend
+        with arguments.arithmetic.products(), torch.cuda.device_of(encodings):
+            losses, saved = backend.losses(Inputs(encodings, predictions, weight, bias), arguments)
+        ctx.save_for_backward(encodings, predictions, weight, bias, *saved)
+        ctx.arguments, ctx.backend = arguments, backend
         return losses
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_losses: Tensor) -> tuple[Tensor | None, ...]:
-        encodings, predictions, weight, bias, *kept = ctx.saved_tensors
+        encodings, predictions, weight, bias, *saved = ctx.saved_tensors
         inputs = Inputs(encodings, predictions, weight, bias)
-        # Half precision ends at 65504, and a loss that is scaled for it comes with a gradient as large: shares of the
-        # largest fit, whatever it is.
+        # Half precision ends at 65504, and a scaled loss has gradients as large: divided by the largest, they always
+        # fit.
         largest = grad_losses.abs().max().clamp(min=torch.finfo(grad_losses.dtype).tiny)
-        with ctx.job.arithmetic.products(), torch.cuda.device_of(encodings):
-            found = ctx.backend.gradients(inputs, ctx.job, tuple(kept), grad_losses / largest)
+        with ctx.arguments.arithmetic.products(), torch.cuda.device_of(encodings):
+            grads = ctx.backend.gradients(inputs, ctx.arguments, tuple(saved), grad_losses / largest)
         pairs = (
-            (found.encodings, encodings),
-            (found.predictions, predictions),
-            (found.weight, weight),
-            (found.bias, bias),
+            (grads.encodings, encodings),
+            (grads.predictions, predictions),
+            (grads.weight, weight),
+            (grads.bias, bias),
         )
-        grads = [grad.mul_(largest).to(one.dtype) for grad, one in pairs]
-        return (*grads, None, None)
-
-
-def _backend(name: BackendName, device: torch.device) -> Backend:
-    """The backend of that name, or the best one for the device."""
-    from stopwav.losses import chunked
-
-    if name == "torch":
-        return chunked
-    if name not in ("auto", "triton"):
-        raise StopwavError(f"backend {name!r}; give one of auto, torch, triton")
-    if name == "auto" and device.type != "cuda":
-        return chunked
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        if name == "auto":
-            return chunked
-        raise StopwavError("backend 'triton' needs the package triton; install it, or give backend='torch'") from None
-    from stopwav.losses import packed
-
-    packed.check_device(device)
-    return packed
+        return (*(grad.mul_(largest).to(tensor.dtype) for grad, tensor in pairs), None, None)
 
 
 def _check_tensors(
     encodings: Tensor, predictions: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor
 ) -> None:
-    """Refuse what does not fit together."""
-    given = [one for one in (encodings, predictions, weight, bias, targets) if one is not None]
-    right = (
-        all(isinstance(one, Tensor) for one in given)
+    """Refuse tensors whose shapes do not match."""
+    given = [tensor for tensor in (encodings, predictions, weight, bias, targets) if tensor is not None]
+    matching = (
+        all(isinstance(tensor, Tensor) for tensor in given)
         and encodings.dim() == predictions.dim() == 3
         and weight.dim() == targets.dim() == 2
         and predictions.shape == (len(encodings), targets.shape[1] + 1, encodings.shape[2])
         and weight.shape[1] == encodings.shape[2]
         and (bias is None or bias.shape == weight.shape[:1])
     )
-    if not right:
-        shapes = (str(tuple(one.shape)) if isinstance(one, Tensor) else type(one).__name__ for one in given)
+    if not matching:
+        shapes = (str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in given)
         raise StopwavError(
             f"inputs of shapes {', '.join(shapes)}; give tensors (N, T, D), (N, U + 1, D), (V, D), (V,) and (N, U)"
         )
 
 
 def _check_settings(activation: Activation, fastemit_lambda: float, chunk_cells: int | None) -> None:
-    """Refuse what no loss can be computed with."""
+    """Refuse settings with which no loss can be computed."""
     if activation not in ACTIVATIONS:
         raise StopwavError(f"activation {activation!r}; give one of {', '.join(ACTIVATIONS)}")
     if not math.isfinite(fastemit_lambda):

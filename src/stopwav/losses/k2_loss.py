@@ -1,4 +1,4 @@
-"""k2's transducer losses, exact and pruned; fast_rnnt has the same functions and is taken where k2 is absent."""
+"""k2's transducer losses, exact and pruned; fast_rnnt has the same functions and is used where k2 is not installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stopwav.losses.joiner_batch import JoinerBatch
 
 _LIBRARY = import_module("k2" if find_spec("k2") else "fast_rnnt")
 
-# What recipes train with: half of the simple loss beside the pruned one.
+# As in training recipes: half of the simple loss is added to the pruned one.
 SIMPLE_SCALE = 0.5
 
 
@@ -23,32 +23,32 @@ def k2_loss(logits: Any, targets: Any, frame_lengths: Any, target_lengths: Any, 
     return _LIBRARY.rnnt_loss(logits, targets, blank, boundary, reduction="none")
 
 
-class PrunedLoss:
-    """The simple loss, whose gradients choose `range` symbols a frame, and the exact loss over those alone.
+class K2PrunedLoss:
+    """The simple loss, whose gradients select `range` symbols in each frame, and the exact loss over those alone.
 
-    The projections of encoder and predictor to the vocabulary are weights of its own, made with the first batch.
+    It has weights of its own, which project encoder and predictor output to the vocabulary; the first batch makes them.
     """
 
-    def __init__(self, range: int = 5) -> None:
+    def __init__(self, range: int) -> None:
         if not isinstance(range, int) or range < 2:
-            raise StopwavError(f"k2-pruned,range={range}: give a whole number from 2; recipes take 5")
+            raise StopwavError(f"k2-pruned,range={range}: give a whole number from 2; recipes use 5")
         self._range = range
         self._projections: Any = None
 
     def __call__(self, batch: JoinerBatch) -> Any:
-        """The losses to be minimised: those that are pruned, and a share of the simple ones."""
-        simple, pruned = self._both(batch, self._range)
+        """The training losses: the pruned losses plus a share of the simple ones."""
+        simple, pruned = self._simple_and_pruned(batch, self._range)
         return SIMPLE_SCALE * simple + pruned
 
     def pruned(self, batch: JoinerBatch) -> Any:
-        """The losses that approximate the exact ones."""
-        return self._both(batch, self._range)[1]
+        """The pruned losses alone, which approximate the exact ones."""
+        return self._simple_and_pruned(batch, self._range)[1]
 
     def unpruned(self, batch: JoinerBatch) -> Any:
-        """The losses with a range that leaves nothing out: the exact ones."""
-        return self._both(batch, max(batch.tokens) + 1)[1]
+        """The exact losses: those with a range that leaves nothing out."""
+        return self._simple_and_pruned(batch, max(batch.tokens) + 1)[1]
 
-    def _both(self, batch: JoinerBatch, width: int) -> tuple[Any, Any]:
+    def _simple_and_pruned(self, batch: JoinerBatch, width: int) -> tuple[Any, Any]:
         boundary = _boundary(batch.frame_lengths, batch.target_lengths)
         with batch.autocast():
             encoder, decoder = (
@@ -56,8 +56,8 @@ class PrunedLoss:
                 for project, values in zip(self._project(batch), (batch.encoder, batch.decoder), strict=True)
             )
         simple, (symbol_grad, blank_grad) = _LIBRARY.rnnt_loss_smoothed(
-            lm=_whole(decoder),
-            am=_whole(encoder),
+            lm=_at_least_float32(decoder),
+            am=_at_least_float32(encoder),
             symbols=batch.targets,
             termination_symbol=batch.blank,
             lm_only_scale=0.0,
@@ -68,7 +68,7 @@ class PrunedLoss:
         )
         ranges = _LIBRARY.get_rnnt_prune_ranges(symbol_grad, blank_grad, boundary, width)
         encoder, decoder = _LIBRARY.do_rnnt_pruning(batch.encoder, batch.decoder, ranges)
-        logits = _whole(batch.joiner(encoder + decoder))
+        logits = _at_least_float32(batch.joiner(encoder + decoder))
         pruned = _LIBRARY.rnnt_loss_pruned(logits, batch.targets, ranges, batch.blank, boundary, reduction="none")
         return simple, pruned
 
@@ -76,17 +76,17 @@ class PrunedLoss:
         if self._projections is None:
             vocab, dim = batch.weight.shape
             torch.manual_seed(0)
-            place = {"device": batch.encoder.device, "dtype": batch.encoder.dtype}
-            self._projections = tuple(torch.nn.Linear(dim, vocab, **place) for _ in "ab")
+            kind = {"device": batch.encoder.device, "dtype": batch.encoder.dtype}
+            self._projections = tuple(torch.nn.Linear(dim, vocab, **kind) for _ in ("encoder", "decoder"))
         return self._projections
 
 
-def _whole(values: Any) -> Any:
-    """The values in float32 where they are in half precision, which the library does not take."""
+def _at_least_float32(values: Any) -> Any:
+    """The values, in float32 where they are in half precision, which the library does not support."""
     return values.float() if values.dtype.itemsize < 4 else values
 
 
 def _boundary(frame_lengths: Any, target_lengths: Any) -> Any:
-    """First symbol and frame, and one past the last of each, of every utterance."""
+    """First symbol and frame of every utterance, and one past the last of each."""
     zero = torch.zeros_like(frame_lengths)
     return torch.stack([zero, zero, target_lengths, frame_lengths], dim=1)

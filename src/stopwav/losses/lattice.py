@@ -1,4 +1,4 @@
-"""The transducer loss on the scores of blanks and labels, for those with a joiner of their own, and what it aligns."""
+"""The transducer loss on scores of blanks and labels, for joiners of any kind, and the alignments it gives."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stopwav.losses.recursion import TOPOLOGIES, Posteriors, Topology, best_path
 
 @dataclass(frozen=True)
 class Alignment:
-    """How a batch's labels lie in its frames.
+    """The alignment of a batch's labels to its frames.
 
     `scores` are the log-probabilities of the utterances, over all paths, and `best_scores` those of their likeliest
-    paths, `(N,)`. `token_frames` is the frame in which the likeliest path takes each label, and `expected_frames` the
+    paths, `(N,)`. `token_frames` is the frame in which the likeliest path emits each label, and `expected_frames` the
     mean of that frame over all paths, `(N, U)`; -1 where an utterance has no such label or no path. `blank_posteriors`
-    and `label_posteriors` are how probably a path takes each arc, `(N, T, U + 1)` and `(N, T, U)`.
+    and `label_posteriors` are the probabilities that a path takes each arc, `(N, T, U + 1)` and `(N, T, U)`.
     """
 
     scores: Tensor
@@ -34,7 +34,7 @@ class Alignment:
     label_posteriors: Tensor
 
     def token_times_s(self, frame_s: float) -> list[list[float]]:
-        """When the likeliest path takes each label, in seconds from the start; `frame_s` is how long a frame is."""
+        """When the likeliest path emits each label, in seconds from the start; `frame_s` is the duration of a frame."""
         return [[frame * frame_s for frame in row if frame >= 0] for row in self.token_frames.tolist()]
 
 
@@ -51,8 +51,8 @@ def transducer_lattice_loss(
 
     `blank_scores` is `(N, T, U + 1)`: of a blank in each frame after each number of labels. `label_scores` is
     `(N, T, U)`: of the next label there. `topology` is `standard`, where a label stays in its frame, or
-    `one-symbol-per-frame`, where it goes on to the next; an utterance with more labels than frames then has no path,
-    and its loss is infinite with a gradient of zero. `fastemit_lambda` changes the gradient and not the value.
+    `one-symbol-per-frame`, where it moves to the next; an utterance with more labels than frames then has no path, an
+    infinite loss and a gradient of zero. `fastemit_lambda` changes the gradient and not the value.
     """
     lengths, label = _checked(blank_scores, label_scores, frame_lengths, target_lengths, topology)
     losses = _LatticeLoss.apply(blank_scores, label, lengths, topology, fastemit_lambda)  # type: ignore[no-untyped-call]
@@ -67,22 +67,22 @@ def align(
     target_lengths: Tensor | Sequence[int],
     topology: Topology = "standard",
 ) -> Alignment:
-    """The alignment of each utterance; arguments as for `transducer_lattice_loss`."""
+    """Align every utterance; the arguments are those of `transducer_lattice_loss`."""
     lengths, label = _checked(blank_scores, label_scores, frame_lengths, target_lengths, topology)
-    found = _posteriors(blank_scores, label, lengths, topology)
+    arcs = _posteriors(blank_scores, label, lengths, topology)
     best_scores, token_frames = best_path(blank_scores, label, lengths, topology)
-    by_label = found.label[..., :-1]
-    frame = torch.arange(blank_scores.shape[1], device=by_label.device, dtype=by_label.dtype)
-    expected = (by_label * frame[:, None]).sum(dim=1)
-    place = torch.arange(by_label.shape[2], device=by_label.device)
-    missing = (place >= lengths.labels[:, None]) | torch.isinf(found.total)[:, None]
+    label_posteriors = arcs.label[..., :-1]
+    frame = torch.arange(blank_scores.shape[1], device=label.device, dtype=label_posteriors.dtype)
+    expected = (label_posteriors * frame[:, None]).sum(dim=1)
+    position = torch.arange(label_posteriors.shape[2], device=label.device)
+    missing = (position >= lengths.labels[:, None]) | torch.isinf(arcs.total)[:, None]
     return Alignment(
-        found.total,
+        arcs.total,
         best_scores,
         token_frames.masked_fill(missing, -1),
         expected.masked_fill(missing, -1),
-        found.blank,
-        by_label,
+        arcs.blank,
+        label_posteriors,
     )
 
 
@@ -93,19 +93,19 @@ class _LatticeLoss(torch.autograd.Function):
     def forward(
         ctx: Any, blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology, fastemit_lambda: float
     ) -> Tensor:
-        wide = torch.promote_types(blank.dtype, torch.float32)
-        found = _posteriors(blank, label, lengths, topology).rounded(wide)
-        ctx.save_for_backward(found.blank, found.label)
+        sum_dtype = torch.promote_types(blank.dtype, torch.float32)
+        arcs = _posteriors(blank, label, lengths, topology).rounded(sum_dtype)
+        ctx.save_for_backward(arcs.blank, arcs.label)
         ctx.fastemit_lambda, ctx.dtypes = fastemit_lambda, (blank.dtype, label.dtype)
-        return -found.total
+        return -arcs.total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_losses: Tensor) -> tuple[Tensor | None, ...]:
-        by_blank, by_label = ctx.saved_tensors
+        blank_posteriors, label_posteriors = ctx.saved_tensors
         weight = -grad_losses[:, None, None]
-        to_blank = weight * by_blank
-        to_label = weight * (1 + ctx.fastemit_lambda) * by_label
+        to_blank = weight * blank_posteriors
+        to_label = weight * (1 + ctx.fastemit_lambda) * label_posteriors
         return to_blank.to(ctx.dtypes[0]), to_label.to(ctx.dtypes[1]), None, None, None
 
 
@@ -116,22 +116,22 @@ def _checked(
     target_lengths: Tensor | Sequence[int],
     topology: Topology,
 ) -> tuple[Lengths, Tensor]:
-    """The lengths, and the label scores with one more place, from which no label leads on."""
+    """The lengths, and the label scores padded by one position, from which no label follows."""
     if topology not in TOPOLOGIES:
         raise StopwavError(f"topology {topology!r}; give one of {', '.join(TOPOLOGIES)}")
     if blank.dim() != 3 or label.shape != (*blank.shape[:2], blank.shape[2] - 1):
         shapes = f"{tuple(blank.shape)} and {tuple(label.shape)}"
         raise StopwavError(f"blank and label scores of shapes {shapes}; give (N, T, U + 1) and (N, T, U)")
-    batch, frames, places = blank.shape
-    lengths = checked_lengths(frame_lengths, target_lengths, batch, frames, places - 1, blank.device)
+    batch, frames, positions = blank.shape
+    lengths = checked_lengths(frame_lengths, target_lengths, batch, frames, positions - 1, blank.device)
     return lengths, functional.pad(label, (0, 1))
 
 
 def _posteriors(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology) -> Posteriors:
-    """By Triton's kernels on a GPU that has them: a recursion of hundreds of steps is all launches in PyTorch."""
+    """The posteriors; by Triton kernels on a GPU, where PyTorch would spend its time launching hundreds of steps."""
     if blank.is_cuda:
         try:
-            from stopwav.losses.lattice_sums import lattice_posteriors
+            from stopwav.losses.lattice_kernels import lattice_posteriors
         except ImportError:
             return posteriors(blank, label, lengths, topology)
         with torch.cuda.device_of(blank):

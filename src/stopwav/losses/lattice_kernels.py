@@ -1,24 +1,32 @@
-"""Triton kernels over the lattice: sums over all paths, step by step, and the posteriors they give.
+"""Triton kernels over the lattice, and their launch: sums over all paths, step by step, and the posteriors.
 
-Cell (t, u) of utterance n lies at `starts[n] + t * rows[n] + u`, packed or padded alike. Sums are float64, since they
-reach thousands; the logarithm of 1 + x in between is as wide as the scores, which loses nothing that they have.
+Cell (t, u) of utterance n is at `starts[n] + t * rows[n] + u`, packed or padded alike. Sums are in float64, since they
+reach thousands; the logarithm of 1 + x within them has the type of the scores, which loses nothing.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from stopwav.losses.lengths import Lengths
+from stopwav.losses.recursion import Posteriors, Topology
+
+# Cells whose posteriors one program computes: several in each of 128 threads.
+BLOCK = 1024
 
 
 @triton.jit
-def _log_sum(a, b, WIDE: tl.constexpr):
-    """log(exp(a) + exp(b)), also of minus infinity; NaN where one is NaN, though the maximum alone would hide it."""
+def _log_sum(a, b, SCORE_DTYPE: tl.constexpr):
+    """log(exp(a) + exp(b)), also of minus infinity; NaN if either is NaN, which the maximum alone would hide."""
     gap = tl.where((a == float("-inf")) & (b == float("-inf")), 0.0, -tl.abs(a - b))
-    return tl.maximum(a, b) + tl.log(1 + tl.exp(gap.to(WIDE))).to(tl.float64)
+    return tl.maximum(a, b) + tl.log(1 + tl.exp(gap.to(SCORE_DTYPE))).to(tl.float64)
 
 
 @triton.jit
-def sum_paths(
+def sum_paths_kernel(
     blank,
     label,
     alpha,
@@ -29,12 +37,12 @@ def sum_paths(
     frames,
     labels,
     ONE_SYMBOL: tl.constexpr,
-    WIDE: tl.constexpr,
-    PLACES: tl.constexpr,
+    SCORE_DTYPE: tl.constexpr,
+    POSITIONS: tl.constexpr,
 ):
     """Write the sums over paths from the start to each cell and from there to the end, and the log-probability.
 
-    Two programs an utterance, one a direction: neither waits for the other.
+    Two programs per utterance, one for each direction, so that neither waits for the other.
     """
     n = tl.program_id(0)
     T = tl.load(frames + n).to(tl.int32)
@@ -42,9 +50,9 @@ def sum_paths(
     row = tl.load(rows + n)
     start = tl.load(starts + n)
     if tl.program_id(1) == 0:
-        _from_start(blank, label, alpha, totals + n, start, row, T, U, ONE_SYMBOL, WIDE, PLACES)
+        _from_start(blank, label, alpha, totals + n, start, row, T, U, ONE_SYMBOL, SCORE_DTYPE, POSITIONS)
     else:
-        _to_end(blank, label, beta, start, row, T, U, ONE_SYMBOL, WIDE, PLACES)
+        _to_end(blank, label, beta, start, row, T, U, ONE_SYMBOL, SCORE_DTYPE, POSITIONS)
 
 
 @triton.jit
@@ -58,46 +66,46 @@ def _from_start(
     T,
     U,
     ONE_SYMBOL: tl.constexpr,
-    WIDE: tl.constexpr,
-    PLACES: tl.constexpr,
+    SCORE_DTYPE: tl.constexpr,
+    POSITIONS: tl.constexpr,
 ):
-    u = tl.arange(0, PLACES)
+    u = tl.arange(0, POSITIONS)
     before = tl.maximum(u - 1, 0)
-    found = tl.full([PLACES], float("-inf"), tl.float64)
+    sums = tl.full([POSITIONS], float("-inf"), tl.float64)
     to_blank, to_label = _scores_into(blank, label, start, row, T, U, 0, u, ONE_SYMBOL)
     for step in range(T if ONE_SYMBOL else T + U):
-        # The next step's scores are on their way while this one is computed.
+        # Load the next step's scores while this one is computed.
         next_blank, next_label = _scores_into(blank, label, start, row, T, U, step + 1, u, ONE_SYMBOL)
         t = step + u * 0 if ONE_SYMBOL else step - u
         here = (t >= 0) & (t < T) & (u <= U)
-        # A place holds its sum of the step before: a blank comes from the same place, a label from the one before it.
-        a = found + to_blank
-        b = tl.where(u > 0, tl.gather(found, before, 0), float("-inf")) + to_label
-        found = tl.where(here, _log_sum(a, b, WIDE), float("-inf"))
-        found = tl.where((step == 0) & (u == 0), 0.0, found)
-        tl.store(alpha + start + t * row + u, found, mask=here)
+        # `sums` are those of the step before: a blank comes from the same position, a label from the previous one.
+        a = sums + to_blank
+        b = tl.where(u > 0, tl.gather(sums, before, 0), float("-inf")) + to_label
+        sums = tl.where(here, _log_sum(a, b, SCORE_DTYPE), float("-inf"))
+        sums = tl.where((step == 0) & (u == 0), 0.0, sums)
+        tl.store(alpha + start + t * row + u, sums, mask=here)
         to_blank, to_label = next_blank, next_label
-    # The last step was that of the last cell; where a frame has one symbol, of the whole last frame.
+    # The last step was that of the last cell; with one symbol per frame, that of the whole last frame.
     last = start + (T - 1) * row + u
     end = tl.where(T > 0, U, -1)
-    sums = found + tl.load(blank + last, mask=u == end, other=float("-inf")).to(tl.float64)
+    ends = sums + tl.load(blank + last, mask=u == end, other=float("-inf")).to(tl.float64)
     if ONE_SYMBOL:
-        b = found + tl.load(label + last, mask=u == end - 1, other=float("-inf")).to(tl.float64)
-        sums = _log_sum(sums, tl.gather(b, before, 0), WIDE)
-    tl.store(total + u * 0, sums, mask=u == U)
+        b = sums + tl.load(label + last, mask=u == end - 1, other=float("-inf")).to(tl.float64)
+        ends = _log_sum(ends, tl.gather(b, before, 0), SCORE_DTYPE)
+    tl.store(total + u * 0, ends, mask=u == U)
 
 
 @triton.jit
 def _scores_into(blank, label, start, row, T, U, step, u, ONE_SYMBOL: tl.constexpr):
-    """The scores of the arcs into the cells of a step: of a blank, and of a label; minus infinity where none is."""
+    """The scores of the blank and label arcs into the cells of a step; minus infinity where there is no arc."""
     t = step + u * 0 if ONE_SYMBOL else step - u
     here = (t >= 0) & (t < T) & (u <= U)
     cell = start + t * row + u
-    # A label takes the path to the next place, in the next frame where a frame has one symbol.
-    by_label = row + 1 if ONE_SYMBOL else 1
+    # A label leads to the next position; with one symbol per frame, in the next frame.
+    label_step = row + 1 if ONE_SYMBOL else 1
     emits = here & (u > 0) & (t > 0) if ONE_SYMBOL else here & (u > 0)
     a = tl.load(blank + cell - row, mask=here & (t > 0), other=float("-inf")).to(tl.float64)
-    b = tl.load(label + cell - by_label, mask=emits, other=float("-inf")).to(tl.float64)
+    b = tl.load(label + cell - label_step, mask=emits, other=float("-inf")).to(tl.float64)
     return a, b
 
 
@@ -111,12 +119,12 @@ def _to_end(
     T,
     U,
     ONE_SYMBOL: tl.constexpr,
-    WIDE: tl.constexpr,
-    PLACES: tl.constexpr,
+    SCORE_DTYPE: tl.constexpr,
+    POSITIONS: tl.constexpr,
 ):
-    u = tl.arange(0, PLACES)
-    after = tl.minimum(u + 1, PLACES - 1)
-    found = tl.full([PLACES], float("-inf"), tl.float64)
+    u = tl.arange(0, POSITIONS)
+    after = tl.minimum(u + 1, POSITIONS - 1)
+    sums = tl.full([POSITIONS], float("-inf"), tl.float64)
     steps = T if ONE_SYMBOL else T + U
     from_blank, from_label = _scores_out(blank, label, start, row, T, U, steps - 1, u, ONE_SYMBOL)
     for back in range(steps):
@@ -124,19 +132,19 @@ def _to_end(
         next_blank, next_label = _scores_out(blank, label, start, row, T, U, step - 1, u, ONE_SYMBOL)
         t = step + u * 0 if ONE_SYMBOL else step - u
         here = (t >= 0) & (t < T) & (u <= U)
-        a = tl.where((t == T - 1) & (u == U), 0.0, found) + from_blank
-        b = tl.where(u < U, tl.gather(found, after, 0), float("-inf"))
+        a = tl.where((t == T - 1) & (u == U), 0.0, sums) + from_blank
+        b = tl.where(u < U, tl.gather(sums, after, 0), float("-inf"))
         if ONE_SYMBOL:
             b = tl.where((t == T - 1) & (u == U - 1), 0.0, b)
         b += from_label
-        found = tl.where(here, _log_sum(a, b, WIDE), float("-inf"))
-        tl.store(beta + start + t * row + u, found, mask=here)
+        sums = tl.where(here, _log_sum(a, b, SCORE_DTYPE), float("-inf"))
+        tl.store(beta + start + t * row + u, sums, mask=here)
         from_blank, from_label = next_blank, next_label
 
 
 @triton.jit
 def _scores_out(blank, label, start, row, T, U, step, u, ONE_SYMBOL: tl.constexpr):
-    """The scores of the arcs out of the cells of a step: of a blank, and of a label; minus infinity where none is."""
+    """The scores of the blank and label arcs out of the cells of a step; minus infinity where there is no arc."""
     t = step + u * 0 if ONE_SYMBOL else step - u
     here = (t >= 0) & (t < T) & (u <= U)
     cell = start + t * row + u
@@ -146,7 +154,7 @@ def _scores_out(blank, label, start, row, T, U, step, u, ONE_SYMBOL: tl.constexp
 
 
 @triton.jit
-def posteriors(
+def posteriors_kernel(
     blank,
     label,
     alpha,
@@ -161,31 +169,95 @@ def posteriors(
     frames,
     labels,
     ONE_SYMBOL: tl.constexpr,
-    WIDE: tl.constexpr,
+    SCORE_DTYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write the posteriors of each cell's blank and label, times the utterance's weights; one program a block."""
+    """Write the posteriors of each cell's blank and label, times the utterance's weights; one program per block."""
     n = tl.program_id(1)
     T = tl.load(frames + n).to(tl.int32)
     U = tl.load(labels + n).to(tl.int32)
     row = tl.load(rows + n)
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    t = place // row
-    u = place - t * row
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    t = index // row
+    u = index - t * row
     here = (t < T) & (u <= U)
-    cell = tl.load(starts + n) + place
+    cell = tl.load(starts + n) + index
     total = tl.load(totals + n)
-    # An utterance without any path has no posteriors: zeros, and not NaN.
+    # The posteriors of an utterance without a path are zero, and not NaN.
     total = tl.where(total == float("-inf"), float("inf"), total)
     before = tl.load(alpha + cell, mask=here, other=float("-inf")) - total
-    by_label = row + 1 if ONE_SYMBOL else 1
+    label_step = row + 1 if ONE_SYMBOL else 1
     emits = here & (u < U) & (t < T - 1) if ONE_SYMBOL else here & (u < U)
     a = tl.load(beta + cell + row, mask=here & (t < T - 1), other=float("-inf"))
     a = tl.where((t == T - 1) & (u == U), 0.0, a)
-    b = tl.load(beta + cell + by_label, mask=emits, other=float("-inf"))
+    b = tl.load(beta + cell + label_step, mask=emits, other=float("-inf"))
     if ONE_SYMBOL:
         b = tl.where((t == T - 1) & (u == U - 1), 0.0, b)
     a += tl.load(blank + cell, mask=here, other=float("-inf")).to(tl.float64)
     b += tl.load(label + cell, mask=here & (u < U), other=float("-inf")).to(tl.float64)
-    tl.store(to_blank + cell, tl.exp((before + a).to(WIDE)) * tl.load(blank_weights + n), mask=here)
-    tl.store(to_label + cell, tl.exp((before + b).to(WIDE)) * tl.load(label_weights + n), mask=here)
+    tl.store(to_blank + cell, tl.exp((before + a).to(SCORE_DTYPE)) * tl.load(blank_weights + n), mask=here)
+    tl.store(to_label + cell, tl.exp((before + b).to(SCORE_DTYPE)) * tl.load(label_weights + n), mask=here)
+
+
+def lattice_posteriors(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology) -> Posteriors:
+    """The log-probability of each utterance and the posteriors of its arcs, from padded scores `(N, T, U + 1)`."""
+    batch, frames, positions = blank.shape
+    sum_dtype = torch.promote_types(blank.dtype, torch.float32)
+    blank, label = blank.to(sum_dtype).contiguous(), label.to(sum_dtype).contiguous()
+    starts = torch.arange(batch, device=blank.device) * (frames * positions)
+    rows = torch.full_like(starts, positions)
+    ones = blank.new_ones(batch)
+    sums = sum_paths(blank, label, starts, rows, lengths, topology, positions)
+    arcs = weighted_posteriors(blank, label, *sums, ones, ones, starts, rows, lengths, topology, frames * positions)
+    return Posteriors(sums[2], *arcs)
+
+
+def sum_paths(
+    blank: Tensor, label: Tensor, starts: Tensor, rows: Tensor, lengths: Lengths, topology: Topology, positions: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums over paths from the start to each cell and from there to the end, and each utterance's log p."""
+    alpha, beta = (torch.empty_like(blank, dtype=torch.float64) for _ in range(2))
+    totals = alpha.new_empty(len(lengths.frames))
+    block = triton.next_power_of_2(positions)
+    sum_paths_kernel[(len(totals), 2)](
+        *(blank, label, alpha, beta, totals, starts, rows, lengths.frames, lengths.labels),
+        ONE_SYMBOL=topology == "one-symbol-per-frame",
+        SCORE_DTYPE=triton_type(blank.dtype),
+        POSITIONS=block,
+        # One position per thread, up to the 8 warps that still communicate quickly.
+        num_warps=min(8, max(1, block // 32)),
+    )
+    return alpha, beta, totals
+
+
+def weighted_posteriors(
+    blank: Tensor,
+    label: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    totals: Tensor,
+    blank_weights: Tensor,
+    label_weights: Tensor,
+    starts: Tensor,
+    rows: Tensor,
+    lengths: Lengths,
+    topology: Topology,
+    max_cells: int,
+) -> tuple[Tensor, Tensor]:
+    """The weighted posteriors of each cell's blank and label, zero outside of an utterance of at most `max_cells`."""
+    to_blank, to_label = torch.zeros_like(blank), torch.zeros_like(label)
+    block = min(BLOCK, triton.next_power_of_2(max_cells))
+    # Utterances second: CUDA allows 65,535 there, and an utterance of an hour has more blocks than that.
+    posteriors_kernel[(triton.cdiv(max_cells, block), len(totals))](
+        *(blank, label, alpha, beta, totals, blank_weights, label_weights, to_blank, to_label),
+        *(starts, rows, lengths.frames, lengths.labels),
+        ONE_SYMBOL=topology == "one-symbol-per-frame",
+        SCORE_DTYPE=triton_type(blank.dtype),
+        BLOCK=block,
+    )
+    return to_blank, to_label
+
+
+def triton_type(dtype: torch.dtype) -> object:
+    """Triton's float64 or float32."""
+    return tl.float64 if dtype == torch.float64 else tl.float32

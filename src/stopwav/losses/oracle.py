@@ -1,7 +1,7 @@
-"""The transducer loss as its definition reads, in float64 and one cell at a time: slow, and obviously right.
+"""The transducer loss by its definition, in float64 and one cell at a time: slow, and obviously right.
 
 An utterance has T frames and U labels. A path starts before the first frame and the first label; at each cell (t, u) it
-either takes the blank and goes on to the next frame, or takes the next label and stays in the frame; it ends with the
+either emits the blank and moves to the next frame, or emits the next label and stays in the frame; it ends with the
 blank of the last frame after the last label. The loss is minus the logarithm of the summed probability of all paths.
 """
 
@@ -35,7 +35,7 @@ def oracle_loss(
 def oracle_logits(
     encoder_out: Tensor, predictor_out: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "tanh"
 ) -> Tensor:
-    """The logits of all pairs of a frame and a text, in float64: activation of the sum, then a linear layer."""
+    """The joiner's logits in float64: a linear layer of the activation of encoder + predictor, for all cells."""
     hidden = encoder_out.double()[:, :, None] + predictor_out.double()[:, None]
     active = hidden if activation == "none" else {"tanh": torch.tanh, "relu": torch.relu}[activation](hidden)
     logits = active @ weight.double().T
@@ -45,30 +45,30 @@ def oracle_logits(
 def _path_sum(scores: Tensor, labels: list[int], blank: int, fastemit_lambda: float) -> Tensor:
     """The logarithm of the summed probability of all paths, from one utterance's log-probabilities."""
     frames = len(scores)
-    # Taken apart once: the gradient of a single cell, taken from the whole, would be as large as the whole.
+    # Split into cells once: the gradient of an indexed cell would be as large as the whole tensor.
     blanks = _cells(scores[:, :, blank])
-    taken = _cells(scores[:, torch.arange(len(labels)), labels])
+    emitted = _cells(scores[:, torch.arange(len(labels)), labels])
     alpha: dict[tuple[int, int], Tensor] = {}
     for t in range(frames):
         for u in range(len(labels) + 1):
-            ways = [] if t or u else [scores.new_zeros(())]
+            incoming = [] if t or u else [scores.new_zeros(())]
             if t > 0:
-                ways.append(alpha[t - 1, u] + blanks[t - 1][u])
+                incoming.append(alpha[t - 1, u] + blanks[t - 1][u])
             if u > 0:
-                ways.append(alpha[t, u - 1] + _hastened(taken[t][u - 1], fastemit_lambda))
-            alpha[t, u] = torch.logsumexp(torch.stack(ways), dim=0)
+                incoming.append(alpha[t, u - 1] + _with_fastemit(emitted[t][u - 1], fastemit_lambda))
+            alpha[t, u] = torch.logsumexp(torch.stack(incoming), dim=0)
     return alpha[frames - 1, len(labels)] + blanks[frames - 1][len(labels)]
 
 
 def _cells(scores: Tensor) -> list[Sequence[Tensor]]:
-    """Every entry of a matrix as a tensor of its own, by row and column."""
+    """The entries of a matrix as separate tensors, by row and column."""
     return [row.unbind() for row in scores.unbind()]
 
 
-def _hastened(score: Tensor, fastemit_lambda: float) -> Tensor:
-    """The same score, with a gradient that is 1 + lambda times as large: FastEmit's reward for emitting a label."""
+def _with_fastemit(score: Tensor, fastemit_lambda: float) -> Tensor:
+    """The same score with a gradient 1 + lambda times as large, which is how FastEmit rewards labels."""
     return score + fastemit_lambda * (score - score.detach())
 
 
 def _numbers(lengths: Tensor | Sequence[int]) -> list[int]:
-    return [int(one) for one in lengths]
+    return [int(length) for length in lengths]

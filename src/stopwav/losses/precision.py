@@ -1,4 +1,4 @@
-"""In which arithmetic the matrix products of a joiner are computed."""
+"""The arithmetic of a joiner's matrix products."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Arithmetic:
     tf32: bool | None = None
 
     @property
-    def wide(self) -> torch.dtype:
-        """The type in which everything is added up: float32, or float64 where the inputs are."""
+    def sum_dtype(self) -> torch.dtype:
+        """The type of all sums: float32, or float64 for inputs in float64."""
         return torch.promote_types(self.dtype, torch.float32)
 
     @contextmanager
     def products(self) -> Iterator[None]:
-        """Matrix products are in this arithmetic here, whatever autocast and PyTorch's settings say around it."""
+        """A context in which matrix products use this arithmetic, whatever autocast and PyTorch's settings say."""
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
             if self.tf32 is None or not torch.cuda.is_available():
                 yield
@@ -47,7 +47,7 @@ class Arithmetic:
 
 
 def arithmetic_of(precision: Precision | None, tensor: Tensor) -> Arithmetic:
-    """The arithmetic asked for; that of autocast where none is asked for, or else that of the tensor."""
+    """The arithmetic of a precision; without one, that of autocast if it is on, or else that of the tensor."""
     if precision is None:
         kind = tensor.device.type
         return Arithmetic(torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype)
@@ -57,11 +57,11 @@ def arithmetic_of(precision: Precision | None, tensor: Tensor) -> Arithmetic:
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add a matrix product to a total that may be wider than its factors."""
+    """Add a matrix product to a total, which may have a wider type than the factors."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
     elif left.is_cuda and hasattr(torch.ops.aten.mm, "dtype"):
-        # The products are added up in float32 either way; this keeps the sum from being rounded on its way out.
+        # The product is summed in float32 either way; this keeps the result from being rounded to the inputs' type.
         total.add_(torch.mm(left, right, out_dtype=total.dtype))
     else:
         total.add_(left @ right)
@@ -69,23 +69,23 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 @contextmanager
 def tf32_products(allowed: bool) -> Iterator[None]:
-    """Products of float32 on a GPU are rounded to TF32 here, or are not; afterwards it is as it was.
+    """Allow or forbid TF32 for float32 products on a GPU in this context; afterwards restore the setting.
 
-    PyTorch keeps this under an older and a newer name, and refuses to multiply where the two disagree: the older one
-    sets both.
+    PyTorch has an older and a newer name for the setting, and refuses to multiply if they disagree; setting the older
+    one sets both.
     """
     matmul: Any = torch.backends.cuda.matmul
     newer = getattr(matmul, "fp32_precision", None)
     try:
         older, overall = matmul.allow_tf32, torch.get_float32_matmul_precision()
-    except RuntimeError:  # the newer name alone was used, so the older one has its default
+    except RuntimeError:  # only the newer name was used, so the older one has its default
         older, overall = False, "highest"
     matmul.allow_tf32 = allowed
     try:
         yield
     finally:
         matmul.allow_tf32 = older
-        if overall == "medium":  # which the older name cannot say
+        if overall == "medium":  # which the older name cannot express
             torch.set_float32_matmul_precision(overall)
         if newer is not None:
             matmul.fp32_precision = newer

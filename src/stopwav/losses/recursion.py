@@ -1,12 +1,12 @@
 """Sums over all paths of a transducer's lattice, in plain PyTorch on any device, a whole batch and diagonal at a time.
 
-A path is a walk of steps, each of which takes a blank or a label. Standard paths stay in their frame when they take a
-label, so cells that are equally many steps from the start lie on an anti-diagonal; paths of one symbol a frame take
-every step into the next frame, so they lie in a frame. Laid out by steps, both are the same recursion:
+Each step of a path emits a blank or a label. In the standard topology a label stays in its frame, so the cells that are
+equally many steps from the start form an anti-diagonal; with one symbol per frame every step moves to the next frame,
+so they form a frame. Arranged by steps, both topologies have the same recursion:
 
     alpha[s + 1, u] = log(exp(alpha[s, u] + blank[s, u]) + exp(alpha[s, u - 1] + label[s, u - 1]))
 
-All of it is in float64: scores of an utterance add up to thousands, of which float32 keeps three decimals.
+Everything is in float64: the scores of an utterance add up to thousands, of which float32 keeps three decimals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MINUS_INFINITY = float("-inf")
 
 @dataclass(frozen=True)
 class Posteriors:
-    """The log-probability of each utterance, and how probably its path takes each cell's blank and each cell's label.
+    """The log-probability of each utterance, and the probability that its path takes each cell's blank and label.
 
     `total` is `(batch,)`; `blank` and `label` are `(batch, frames, labels + 1)`, zero outside of an utterance.
     """
@@ -37,19 +37,19 @@ class Posteriors:
     label: Tensor
 
     def rounded(self, dtype: torch.dtype) -> Posteriors:
-        """The same in another type, with zeros for what its rounding hides.
+        """The same in another type, with zeros for what is below its rounding.
 
-        Posteriors of a frame add up to one at least, so what is below the square of the rounding does not show in a
-        gradient. Such numbers reach down to those that a CPU multiplies a hundred times slower, and most cells of a
-        large lattice have nothing else.
+        The posteriors of a frame add up to at least one, so values below the square of the rounding do not change a
+        gradient. Most cells of a large lattice have such values, many of them denormal, which a CPU multiplies a
+        hundred times slower.
         """
-        hidden = torch.finfo(dtype).eps ** 2
-        blank, label = (one.to(dtype).masked_fill_(one <= hidden, 0) for one in (self.blank, self.label))
+        tiny = torch.finfo(dtype).eps ** 2
+        blank, label = (arcs.to(dtype).masked_fill_(arcs <= tiny, 0) for arcs in (self.blank, self.label))
         return Posteriors(self.total.to(dtype), blank, label)
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _StepScores:
     """Scores by steps, `(steps, batch, labels + 1)`, minus infinity where no path goes, and where each path ends."""
 
     blank: Tensor
@@ -58,7 +58,7 @@ class _Steps:
     labels: Tensor
 
     def forward(self, combine: str = "logaddexp") -> Tensor:
-        """What paths from the start gather until each cell: `(steps + 1, batch, labels + 1)`."""
+        """The combined scores of the paths from the start to each cell: `(steps + 1, batch, labels + 1)`."""
         join = getattr(torch, combine)
         alpha = self.blank.new_full((len(self.blank) + 1, *self.blank.shape[1:]), MINUS_INFINITY)
         alpha[0, :, 0] = 0
@@ -69,7 +69,7 @@ class _Steps:
         return alpha
 
     def backward(self) -> Tensor:
-        """What paths gather from each cell to the end: `(steps + 1, batch, labels + 1)`."""
+        """The combined scores of the paths from each cell to the end: `(steps + 1, batch, labels + 1)`."""
         beta = self.blank.new_full((len(self.blank) + 1, *self.blank.shape[1:]), MINUS_INFINITY)
         beta[self.ends, torch.arange(len(self.ends), device=beta.device), self.labels] = 0
         rows = beta.unbind()
@@ -80,78 +80,72 @@ class _Steps:
         return beta
 
     def at_end(self, alpha: Tensor) -> Tensor:
-        """What paths have gathered where each utterance ends."""
+        """The forward scores of the cells in which the utterances end."""
         return alpha[self.ends, torch.arange(len(self.ends), device=alpha.device), self.labels]
 
 
-def total_score(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology = "standard") -> Tensor:
-    """The log-probability of each utterance from its scores, `(batch, frames, labels + 1)` each."""
-    steps = _steps(blank, label, lengths, topology)
-    return steps.at_end(steps.forward())
-
-
 def posteriors(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology = "standard") -> Posteriors:
-    """The log-probability of each utterance and the posteriors of its arcs."""
-    steps = _steps(blank, label, lengths, topology)
+    """The log-probability of each utterance and its posteriors, from scores `(batch, frames, labels + 1)`."""
+    steps = _step_scores(blank, label, lengths, topology)
     alpha, beta = steps.forward(), steps.backward()
     total = steps.at_end(alpha)
-    # An utterance without any path has no posteriors: what is less than everything gives zeros here, and not NaN.
-    above = torch.where(total == MINUS_INFINITY, -total, total)[:, None]
-    through_blank = (alpha[:-1] + steps.blank + beta[1:] - above).exp_()
-    through_label = torch.zeros_like(through_blank)
-    through_label[..., :-1] = (alpha[:-1, :, :-1] + steps.label[..., :-1] + beta[1:, :, 1:] - above).exp_()
+    # The posteriors of an utterance without a path are zero: plus infinity here gives that, minus infinity gives NaN.
+    norm = torch.where(total == MINUS_INFINITY, -total, total)[:, None]
+    by_blank = (alpha[:-1] + steps.blank + beta[1:] - norm).exp_()
+    by_label = torch.zeros_like(by_blank)
+    by_label[..., :-1] = (alpha[:-1, :, :-1] + steps.label[..., :-1] + beta[1:, :, 1:] - norm).exp_()
     frames = blank.shape[1]
-    return Posteriors(total, _by_frames(through_blank, frames, topology), _by_frames(through_label, frames, topology))
+    return Posteriors(total, _by_frames(by_blank, frames, topology), _by_frames(by_label, frames, topology))
 
 
 def best_path(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology = "standard") -> tuple[Tensor, Tensor]:
-    """The log-probability of the likeliest path, and the frame in which it takes each label, -1 where there is none."""
-    steps = _steps(blank, label, lengths, topology)
+    """The log-probability of the likeliest path, and the frame in which it emits each label, -1 where there is none."""
+    steps = _step_scores(blank, label, lengths, topology)
     best = steps.forward("maximum")
     batch = torch.arange(len(steps.ends), device=best.device)
     token_frames = torch.full((len(batch), blank.shape[2]), -1, device=best.device)
-    place = steps.labels.clone()
+    position = steps.labels.clone()
     for step in reversed(range(len(steps.blank))):
-        before = (place - 1).clamp(min=0)
+        before = (position - 1).clamp(min=0)
         by_label = best[step, batch, before] + steps.label[step, batch, before]
-        by_blank = best[step, batch, place] + steps.blank[step, batch, place]
-        # Blank wins a tie, which keeps a path whose score is minus infinity from running off the lattice.
-        emits = (step < steps.ends) & (place > 0) & (by_label > by_blank)
+        by_blank = best[step, batch, position] + steps.blank[step, batch, position]
+        # Blank wins a tie, which keeps a path with a score of minus infinity inside the lattice.
+        emits = (step < steps.ends) & (position > 0) & (by_label > by_blank)
         frame = step - before if topology == "standard" else torch.full_like(before, step)
         token_frames[batch, before] = torch.where(emits, frame, token_frames[batch, before])
-        place = torch.where(emits, before, place)
+        position = torch.where(emits, before, position)
     return steps.at_end(best), token_frames[:, :-1]
 
 
-def _steps(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology) -> _Steps:
+def _step_scores(blank: Tensor, label: Tensor, lengths: Lengths, topology: Topology) -> _StepScores:
     frame = torch.arange(blank.shape[1], device=blank.device)[:, None]
-    place = torch.arange(blank.shape[2], device=blank.device)
+    position = torch.arange(blank.shape[2], device=blank.device)
     labels = lengths.labels[:, None, None]
     inside = frame < lengths.frames[:, None, None]
     ends = lengths.frames + lengths.labels if topology == "standard" else lengths.frames
-    return _Steps(
-        _by_steps(blank.double().masked_fill(~(inside & (place <= labels)), MINUS_INFINITY), topology),
-        _by_steps(label.double().masked_fill(~(inside & (place < labels)), MINUS_INFINITY), topology),
+    return _StepScores(
+        _by_steps(blank.double().masked_fill(~(inside & (position <= labels)), MINUS_INFINITY), topology),
+        _by_steps(label.double().masked_fill(~(inside & (position < labels)), MINUS_INFINITY), topology),
         ends,
         lengths.labels,
     )
 
 
 def _by_steps(cells: Tensor, topology: Topology) -> Tensor:
-    """`(batch, frames, places)` as `(steps, batch, places)`, minus infinity where a step has no cell."""
+    """Rearrange `(batch, frames, positions)` as `(steps, batch, positions)`; minus infinity where there is no cell."""
     if topology == "one-symbol-per-frame":
         return cells.transpose(0, 1).contiguous()
-    batch, frames, places = cells.shape
-    # Rows that are one longer than the steps: read with one less, each begins one place further to the right.
-    rows = functional.pad(cells.transpose(1, 2), (0, places), value=MINUS_INFINITY).flatten(1)
-    steps = frames + places - 1
-    return rows[:, : places * steps].view(batch, places, steps).permute(2, 0, 1).contiguous()
+    batch, frames, positions = cells.shape
+    # Rows padded to one more than the number of steps, read as rows of that number: each is shifted right by one more.
+    rows = functional.pad(cells.transpose(1, 2), (0, positions), value=MINUS_INFINITY).flatten(1)
+    steps = frames + positions - 1
+    return rows[:, : positions * steps].view(batch, positions, steps).permute(2, 0, 1).contiguous()
 
 
 def _by_frames(steps: Tensor, frames: int, topology: Topology) -> Tensor:
-    """`(steps, batch, places)` as `(batch, frames, places)`: the inverse of `_by_steps`."""
+    """Rearrange `(steps, batch, positions)` as `(batch, frames, positions)`: the inverse of `_by_steps`."""
     if topology == "one-symbol-per-frame":
         return steps.transpose(0, 1)
-    count, batch, places = steps.shape
-    rows = functional.pad(steps.permute(1, 2, 0).flatten(1), (0, places))
-    return rows.view(batch, places, count + 1)[..., :frames].transpose(1, 2)
+    count, batch, positions = steps.shape
+    rows = functional.pad(steps.permute(1, 2, 0).flatten(1), (0, positions))
+    return rows.view(batch, positions, count + 1)[..., :frames].transpose(1, 2)

@@ -1,29 +1,37 @@
-"""Losses by name: `NAME[,key=value…]`, or a function of the user's own as `my_loss.py:my_loss`."""
+"""Losses by name: `NAME[,key=value…]`, or a user's own function as `my_loss.py:my_loss`."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import importlib.util
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError, suggestion
-from stopwav.losses.contender import Contender, Needs
+from stopwav.losses import adapters
+from stopwav.losses.implementation import BatchLoss, Implementation, LogitLoss, Needs
 
-_HERE = "stopwav.losses"
+# What the options of a user's own loss may say about its inputs: fields of `Needs`.
+_OWN_NEEDS = {
+    "logits": ("padded", "packed", "joiner"),
+    "log_softmax": ("inside", "outside"),
+    "integers": ("int32", "int64"),
+}
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A loss that can be named: its adapter, the packages any one of which it needs, how to get it, what it needs."""
+class ListedLoss:
+    """A loss that can be named: the adapter that loads it, the packages of which it needs one, and how to install it.
+
+    The parameters of the adapter are the loss's options.
+    """
 
     name: str
-    target: str
+    load: Callable[..., LogitLoss | BatchLoss]
     packages: tuple[str, ...]
     install: str
     needs: Needs
@@ -31,7 +39,7 @@ class Listed:
 
     @property
     def version(self) -> str | None:
-        """The package that is installed, with its version; `None` where none is."""
+        """The installed package and its version; `None` where none is installed."""
         for package in self.packages:
             try:
                 return f"{package} {importlib.metadata.version(package)}"
@@ -46,119 +54,96 @@ class MissingLoss(StopwavError):
 
 _INT32 = Needs(integers="int32", in_place_gradients=True)
 _CUDA = replace(_INT32, log_softmax="outside", devices=("cuda",), dtypes=("float32",))
+_ANY_DTYPE = Needs(dtypes=("float32", "float64", "bfloat16", "float16"))
 _TORCH = "pip install 'stopwav[torch]'"
-# warp-transducer and the packages of k2's authors are compiled against the PyTorch that is installed.
+# warp-transducer and the packages of k2's authors have to be compiled against the installed PyTorch.
 _FROM_SOURCE = "build it against your PyTorch, as its README says"
+_K2 = f"pip install k2, or fast_rnnt ({_FROM_SOURCE})"
+_WARP_RNNT = "pip install warp_rnnt (needs nvcc)"
 
 BUILT_IN = (
-    Listed(
+    ListedLoss(
         "oracle",
-        f"{_HERE}.oracle:oracle_loss",
+        adapters.oracle,
         ("torch",),
         _TORCH,
-        Needs(dtypes=("float32", "float64", "bfloat16", "float16")),
-        "float64 and plain: what the others are checked against",
+        _ANY_DTYPE,
+        "the float64 reference that all others are checked against",
     ),
-    Listed(
-        "torch",
-        f"{_HERE}.plain:plain_loss",
-        ("torch",),
-        _TORCH,
-        Needs(dtypes=("float32", "float64", "bfloat16", "float16")),
-        "stopwav's own in plain PyTorch, any device",
-    ),
-    Listed(
+    ListedLoss("torch", adapters.plain, ("torch",), _TORCH, _ANY_DTYPE, "stopwav's own in plain PyTorch, any device"),
+    ListedLoss(
         "fused",
-        f"{_HERE}.fused_contender:fused_contender",
+        adapters.fused,
         ("torch",),
         _TORCH,
         Needs(logits="joiner"),
-        "stopwav's own, joiner and loss in one: no logits are kept",
+        "stopwav's own, joiner and loss in one: keeps no logits",
     ),
-    Listed(
+    ListedLoss(
         "torchaudio",
-        f"{_HERE}.torchaudio_loss:torchaudio_loss",
+        adapters.torchaudio,
         ("torchaudio",),
         "pip install torchaudio",
         # Offsets of 32 bits: github.com/pytorch/audio/issues/4215.
-        replace(_INT32, dtypes=("float32", "float16"), most_logits=2**31),
+        replace(_INT32, dtypes=("float32", "float16"), max_logits=2**31),
         "torchaudio.functional.rnnt_loss",
     ),
-    Listed(
-        "k2",
-        f"{_HERE}.k2_loss:k2_loss",
-        ("k2", "fast_rnnt"),
-        f"pip install k2, or fast_rnnt ({_FROM_SOURCE})",
-        Needs(),
-        "k2.rnnt_loss, or fast_rnnt's",
-    ),
-    Listed(
+    ListedLoss("k2", adapters.k2, ("k2", "fast_rnnt"), _K2, Needs(), "k2.rnnt_loss, or fast_rnnt's"),
+    ListedLoss(
         "k2-pruned",
-        f"{_HERE}.k2_loss:PrunedLoss",
+        adapters.k2_pruned,
         ("k2", "fast_rnnt"),
-        f"pip install k2, or fast_rnnt ({_FROM_SOURCE})",
+        _K2,
         Needs(logits="joiner", pruned="simple loss, then pruned logits"),
-        "k2's simple + pruned loss; range=5 symbols a frame",
+        "k2's simple + pruned loss; range=5 symbols per frame",
     ),
-    Listed(
+    ListedLoss(
         "optimized-transducer",
-        f"{_HERE}.optimized_transducer_loss:optimized_transducer_loss",
+        adapters.optimized_transducer,
         ("optimized_transducer",),
         f"pip install optimized_transducer ({_FROM_SOURCE})",
         replace(_INT32, logits="packed", dtypes=("float32",)),
         "optimized_transducer.transducer_loss",
     ),
-    Listed(
+    ListedLoss(
         "warp-transducer",
-        f"{_HERE}.warp_transducer_loss:warp_transducer_loss",
+        adapters.warp_transducer,
         ("warprnnt_pytorch",),
         f"github.com/HawkAaron/warp-transducer: {_FROM_SOURCE}",
         replace(_INT32, dtypes=("float32",)),
         "warprnnt_pytorch.rnnt_loss",
     ),
-    Listed(
-        "warp-rnnt",
-        f"{_HERE}.warp_rnnt_loss:warp_rnnt_loss",
-        ("warp_rnnt",),
-        "pip install warp_rnnt (needs nvcc)",
-        _CUDA,
-        "warp_rnnt.rnnt_loss",
+    ListedLoss("warp-rnnt", adapters.warp_rnnt, ("warp_rnnt",), _WARP_RNNT, _CUDA, "warp_rnnt.rnnt_loss"),
+    ListedLoss(
+        "warp-rnnt-gather", adapters.warp_rnnt_gather, ("warp_rnnt",), _WARP_RNNT, _CUDA, "the same with gather=True"
     ),
-    Listed(
-        "warp-rnnt-gather",
-        f"{_HERE}.warp_rnnt_loss:warp_rnnt_gather_loss",
-        ("warp_rnnt",),
-        "pip install warp_rnnt (needs nvcc)",
-        _CUDA,
-        "the same with gather=True",
-    ),
-    Listed(
+    ListedLoss(
         "warp-rnnt-compact",
-        f"{_HERE}.warp_rnnt_loss:warp_rnnt_compact_loss",
+        adapters.warp_rnnt_compact,
         ("warp_rnnt",),
-        "pip install warp_rnnt (needs nvcc)",
+        _WARP_RNNT,
         replace(_CUDA, logits="packed"),
         "the same with compact=True",
     ),
-    Listed(
+    ListedLoss(
         "warprnnt-numba",
-        f"{_HERE}.warprnnt_numba_loss:warprnnt_numba_loss",
+        adapters.warprnnt_numba,
         ("warprnnt_numba",),
         "pip install warprnnt_numba",
         replace(_INT32, dtypes=("float32",)),
         "warprnnt_numba.RNNTLossNumba",
     ),
-    Listed(
+    ListedLoss(
         "speechbrain",
-        f"{_HERE}.speechbrain_loss:speechbrain_loss",
+        adapters.speechbrain,
         ("speechbrain",),
         "pip install speechbrain numba",
         _CUDA,
         "SpeechBrain's Transducer in Numba",
     ),
-    Listed(
+    ListedLoss(
         "nemo",
-        f"{_HERE}.nemo_loss:nemo_loss",
+        adapters.nemo,
         ("nemo_toolkit",),
         "pip install 'nemo_toolkit[asr]'",
         replace(_INT32, dtypes=("float32",)),
@@ -168,7 +153,7 @@ BUILT_IN = (
 
 
 def split_name(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a loss and its options, from `NAME[,key=value…]`."""
+    """Split `NAME[,key=value…]` into the name of a loss and its options."""
     name, *pairs = text.split(",")
     options: dict[str, Any] = {}
     for pair in pairs:
@@ -179,78 +164,82 @@ def split_name(text: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def find_loss(text: str) -> Contender:
-    """The loss that a text names, imported; a package that is missing is a `MissingLoss`."""
+def find_loss(text: str) -> Implementation:
+    """Import and return the loss that a text names; raise `MissingLoss` where its package is missing."""
     name, options = split_name(text)
     if ".py:" in name:
-        return _own(text, name, options)
-    listed = _listed(name)
+        return _load_own(text, name, options)
+    listed = _find_listed(name)
     if listed.version is None:
         raise MissingLoss(f"loss {name!r} needs {' or '.join(listed.packages)}, not installed: {listed.install}")
-    module, _, attribute = listed.target.partition(":")
+    _check_options(text, listed, options)
     try:
-        function = getattr(importlib.import_module(module), attribute)
+        function = listed.load(**options)
     except ImportError as error:
         raise MissingLoss(f"loss {name!r} does not import ({error}): {listed.install}") from error
-    if inspect.isclass(function):
-        made = _make(text, function, options)
-        parts = {name: getattr(made, name, None) for name in ("pruned", "unpruned")}
-        return Contender(text, listed.version, listed.needs, made, **parts)
-    if options:
-        raise StopwavError(f"loss {text!r}: {name} takes no options")
-    return Contender(text, listed.version, listed.needs, function)
+    pruned, unpruned = (getattr(function, part, None) for part in ("pruned", "unpruned"))
+    return Implementation(text, listed.version, listed.needs, function, pruned, unpruned)
 
 
 def check_name(text: str) -> str:
-    """Why the loss cannot be had here, where its package is missing, or ""; a name that no loss has is an error."""
+    """Return which package the loss is missing and how to install it, or ""; raise an error if no loss has the name."""
     name, _ = split_name(text)
     if ".py:" in name:
-        # Not imported here: what a user's file does to its process is a result.
+        # Not imported here: a user's file that breaks its process has to be a result.
         _own_file(text, name)
         return ""
-    listed = _listed(name)
+    listed = _find_listed(name)
     return "" if listed.version else f"needs {' or '.join(listed.packages)}: {listed.install}"
 
 
 def installed_losses(device: str) -> list[str]:
-    """Every loss but the oracle that is installed and runs on the device."""
+    """The names of all installed losses that run on the device, without the oracle."""
     kind = device.partition(":")[0]
-    return [one.name for one in BUILT_IN if one.version and kind in one.needs.devices and one.name != "oracle"]
+    return [
+        listed.name
+        for listed in BUILT_IN
+        if listed.version and kind in listed.needs.devices and listed.name != "oracle"
+    ]
 
 
-def _listed(name: str) -> Listed:
-    found = next((one for one in BUILT_IN if one.name == name), None)
-    if found is None:
-        hint = suggestion(name, [one.name for one in BUILT_IN], ", or your own my_loss.py:my_loss")
+def _find_listed(name: str) -> ListedLoss:
+    names = [listed.name for listed in BUILT_IN]
+    if name not in names:
+        hint = suggestion(name, names, ", or your own my_loss.py:my_loss")
         raise StopwavError(f"unknown loss {name!r}: {hint}")
-    return found
+    return BUILT_IN[names.index(name)]
 
 
-def _make(text: str, factory: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _check_options(text: str, listed: ListedLoss, options: dict[str, Any]) -> None:
+    signature = inspect.signature(listed.load)
     try:
-        inspect.signature(factory).bind(**options)
+        signature.bind(**options)
     except TypeError as error:
-        takes = ", ".join(inspect.signature(factory).parameters)
-        raise StopwavError(f"loss {text!r}: {error}; it takes {takes}") from error
-    return factory(**options)
+        known = ", ".join(signature.parameters)
+        problem = f"{error}; it takes {known}" if known else f"{listed.name} takes no options"
+        raise StopwavError(f"loss {text!r}: {problem}") from error
 
 
-def _own(text: str, name: str, options: dict[str, Any]) -> Contender:
-    """A function of the user's own: what it needs, where that is not the default, stands among the options."""
+def _load_own(text: str, name: str, options: dict[str, Any]) -> Implementation:
+    """Import a user's own function; the options that name a field of `Needs` say which inputs it needs."""
     path, attribute = _own_file(text, name)
-    found = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     try:
-        found.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except Exception as error:
         raise StopwavError(f"loss {text!r}: {path} failed to import: {error!r}") from error
     function = getattr(module, attribute, None)
     if not callable(function):
         raise StopwavError(f"loss {text!r}: {path} has no function {attribute!r}")
-    needs, rest = _needs(text, options)
-    return Contender(text, "your own", needs, partial(function, **rest) if rest else function)
+    needs = {key: value for key, value in options.items() if key in _OWN_NEEDS}
+    for key, value in needs.items():
+        if value not in _OWN_NEEDS[key]:
+            raise StopwavError(f"loss {text!r}: {key}={value}: give one of {', '.join(_OWN_NEEDS[key])}")
+    rest = {key: value for key, value in options.items() if key not in _OWN_NEEDS}
+    return Implementation(text, "your own", Needs(**needs), partial(function, **rest) if rest else function)
 
 
 def _own_file(text: str, name: str) -> tuple[str, str]:
@@ -259,18 +248,3 @@ def _own_file(text: str, name: str) -> tuple[str, str]:
     if not Path(path).is_file() or not attribute:
         raise StopwavError(f"loss {text!r}: no file {path!r}; write path/to/my_loss.py:my_loss")
     return path, attribute
-
-
-def _needs(text: str, options: dict[str, Any]) -> tuple[Needs, dict[str, Any]]:
-    """The needs that options state, and the options that the function itself takes."""
-    allowed = {
-        "logits": ("padded", "packed", "joiner"),
-        "log_softmax": ("inside", "outside"),
-        "integers": ("int32", "int64"),
-    }
-    assert set(allowed) <= {field.name for field in fields(Needs)}
-    stated = {key: value for key, value in options.items() if key in allowed}
-    for key, value in stated.items():
-        if value not in allowed[key]:
-            raise StopwavError(f"loss {text!r}: {key}={value}: give one of {', '.join(allowed[key])}")
-    return replace(Needs(), **stated), {key: value for key, value in options.items() if key not in allowed}

@@ -1,1 +1,1 @@
-"""How numbers are taken: clocks, stages, warm-up, stop rule, fresh processes, memory, energy. Knows no speech."""
+"""How numbers are measured: clocks, stages, warm-up, stop rule, fresh processes, memory, energy. Knows no speech."""

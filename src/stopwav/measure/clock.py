@@ -1,22 +1,25 @@
-"""Clocks: what times one call. WallClock for the CPU, CudaClock for NVIDIA devices, FakeClock for tests."""
+"""Clocks that time one call: WallClock for the CPU, CudaClock for NVIDIA devices, KernelClock for single kernels."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage_totals
 
-# The last stretch before a deadline is spun, not slept: a sleeping process wakes late by 50 µs to 1 ms on Linux.
+# The last part before a deadline is spun, not slept: a sleeping process wakes late by 50 µs to 1 ms on Linux.
 SPIN_NS = 1_000_000
+# Writing twice the size of the L2 leaves none of the call's inputs in it, whatever its replacement policy.
+L2_TIMES = 2
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one call took: wall seconds, device seconds where there is a device, the stages inside, and its result."""
+    """The timing of one call: wall seconds, device seconds where there is a device, its stages, and its result."""
 
     wall_s: float
     device_s: float | None
@@ -30,11 +33,11 @@ class Timing:
 
 
 class Clock(Protocol):
-    """Something that times calls and waits for deadlines."""
+    """Times calls and waits for deadlines."""
 
     def now_ns(self) -> int: ...
 
-    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None: ...
+    def wait_until_ns(self, deadline_ns: int, *, may_sleep: bool = False) -> None: ...
 
     def time(self, call: Callable[[], object]) -> Timing: ...
 
@@ -44,19 +47,19 @@ class WallClock:
     """Times by `perf_counter_ns`."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment."""
+        """Return the nanoseconds since some fixed moment."""
         return time.perf_counter_ns()
 
-    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None:
-        """Return at the deadline, or at once when it has passed; the core stays awake unless it may sleep."""
+    def wait_until_ns(self, deadline_ns: int, *, may_sleep: bool = False) -> None:
+        """Return at the deadline, or at once if it has passed; the core stays awake unless `may_sleep`."""
         ahead = deadline_ns - time.perf_counter_ns()
-        if asleep and ahead > SPIN_NS:
+        if may_sleep and ahead > SPIN_NS:
             time.sleep((ahead - SPIN_NS) / 1e9)
         while time.perf_counter_ns() < deadline_ns:
             pass
 
     def time(self, call: Callable[[], object]) -> Timing:
-        """The timing of one call."""
+        """Time one call."""
         with collect_marks() as marks:
             start_ns = time.perf_counter_ns()
             result = call()
@@ -66,7 +69,7 @@ class WallClock:
 
 @dataclass(frozen=True)
 class CudaClock:
-    """Times by the wall around a synchronised device, with the device's own events beside it."""
+    """Times by the wall clock around a synchronised device, and by the device's own events."""
 
     device: str = "cuda"
 
@@ -81,27 +84,25 @@ class CudaClock:
             raise StopwavError(f"device {self.device!r}: PyTorch sees no CUDA device here; use device=cpu")
 
     def now_ns(self) -> int:
-        """Nanoseconds since some fixed moment, after the device has finished."""
+        """Wait for the device and return the nanoseconds since some fixed moment."""
         import torch
 
         torch.cuda.synchronize(self.device)
         return time.perf_counter_ns()
 
-    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None:
-        """Return at the deadline, or at once when it has passed; the core stays awake unless it may sleep."""
-        WallClock().wait_until_ns(deadline_ns, asleep=asleep)
+    def wait_until_ns(self, deadline_ns: int, *, may_sleep: bool = False) -> None:
+        """Return at the deadline, or at once if it has passed; the core stays awake unless `may_sleep`."""
+        WallClock().wait_until_ns(deadline_ns, may_sleep=may_sleep)
 
     def time(self, call: Callable[[], object]) -> Timing:
-        """The timing of one call: a user waits for the wall time, so that is the first number.
+        """Time one call; wall time comes first, because that is what a user waits for.
 
-        A stage is by events too: waiting for the device at its ends would change what is timed.
+        Stages are timed by events too: waiting for the device at their ends would change what is timed.
         """
         import torch
 
-        from stopwav.measure.cuda_events import borrowed_events
-
         # Events belong to a device's stream: recorded elsewhere they would time nothing.
-        with torch.cuda.device(self.device), borrowed_events(self.device) as events:
+        with torch.cuda.device(self.device), _borrowed_events(self.device) as events:
             events.begin()
             start_ns = time.perf_counter_ns()
             with collect_marks(events.mark) as marks:
@@ -109,32 +110,115 @@ class CudaClock:
                 result = call()
             events.end()
             end_ns = time.perf_counter_ns()
-            at_ns = events.times_ns()
-        spans = spans_of([(path, at_ns[first], at_ns[last]) for path, first, last in marks], 0)
-        return Timing((end_ns - start_ns) / 1e9, at_ns[-1] / 1e9, spans, result)
+            times_ns = events.times_ns()
+        spans = spans_of([(path, times_ns[first], times_ns[last]) for path, first, last in marks], 0)
+        return Timing((end_ns - start_ns) / 1e9, times_ns[-1] / 1e9, spans, result)
 
 
-class FakeClock:
-    """A clock that moves only when told to, so that schedules are tested without waiting."""
+@dataclass(frozen=True)
+class KernelClock:
+    """A `CudaClock` that clears the L2 cache before each call, so that none finds its inputs there."""
 
-    def __init__(self) -> None:
-        self._now_ns = 0
+    device: str = "cuda"
+    # The sampler repeats no call inside a value: the second would find the L2 warm.
+    one_at_a_time: ClassVar[bool] = True
 
-    def advance(self, seconds: float) -> None:
-        """Move the clock on."""
-        self._now_ns += round(seconds * 1e9)
+    def __post_init__(self) -> None:
+        CudaClock(self.device)  # raises where PyTorch or the device is missing
 
     def now_ns(self) -> int:
-        """Nanoseconds since the clock was made."""
-        return self._now_ns
+        """Wait for the device and return the nanoseconds since some fixed moment."""
+        return CudaClock(self.device).now_ns()
 
-    def wait_until_ns(self, deadline_ns: int, *, asleep: bool = False) -> None:
-        """Move on to the deadline, or stay when it has passed."""
-        self._now_ns = max(self._now_ns, deadline_ns)
+    def wait_until_ns(self, deadline_ns: int, *, may_sleep: bool = False) -> None:
+        """Return at the deadline, or at once if it has passed; the core stays awake unless `may_sleep`."""
+        WallClock().wait_until_ns(deadline_ns, may_sleep=may_sleep)
 
     def time(self, call: Callable[[], object]) -> Timing:
-        """The timing of one call, which advances this clock itself."""
-        with collect_marks(self.now_ns) as marks:
-            start_ns = self._now_ns
-            result = call()
-        return Timing((self._now_ns - start_ns) / 1e9, None, spans_of(marks, start_ns), result)
+        """Time one call: `device_s` and stages by the device, `wall_s` by the host's wait."""
+        import torch
+
+        size_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size
+        torch.zeros(L2_TIMES * size_bytes, dtype=torch.uint8, device=self.device)
+        return CudaClock(self.device).time(call)
+
+
+def clock_for(device: str) -> WallClock | CudaClock:
+    """Return the clock that times calls on the device."""
+    return CudaClock(device) if device.startswith("cuda") else WallClock()
+
+
+class CudaEvents:
+    """The events of one call or step, recorded as cheaply as PyTorch allows: the device may be waiting for the host."""
+
+    def __init__(self, index: int) -> None:
+        import torch
+
+        self._cuda = torch.cuda
+        self._index = index
+        # Creating an event or a stream object takes as long as recording an event, so both are reused.
+        self._events: list[Any] = []
+        self._used = 0
+        self._current_raw_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self._raw_stream: int | None = None
+        self._stream: Any = None
+
+    def begin(self) -> None:
+        """Wait for the device, and make the events of the last call available again."""
+        self._cuda.synchronize(self._index)
+        self._used = 0
+
+    def record(self) -> Any:
+        """Record an event after the work submitted to the current stream so far."""
+        if self._used == len(self._events):
+            self._events.append(self._cuda.Event(enable_timing=True))
+        event = self._events[self._used]
+        self._used += 1
+        raw_stream = self._current_raw_stream(self._index)
+        if raw_stream != self._raw_stream:
+            self._raw_stream, self._stream = raw_stream, self._cuda.current_stream(self._index)
+        event.record(self._stream)
+        return event
+
+    def mark(self) -> int:
+        """Record an event and return its position among those of the call."""
+        position = self._used
+        self.record()
+        return position
+
+    def times_ns(self) -> list[int]:
+        """Return when the device reached each event, since the first; it must have reached them all."""
+        return [round(1e6 * self._events[0].elapsed_time(event)) for event in self._events[: self._used]]
+
+    def end(self) -> Any:
+        """Record the last event, wait for the device, and return the event."""
+        event = self.record()
+        self._cuda.synchronize(self._index)
+        return event
+
+
+def device_index(device: str) -> int:
+    """Return the number of a CUDA device; that of the current one where the name has none."""
+    import torch
+
+    index = torch.device(device).index
+    return torch.cuda.current_device() if index is None else index
+
+
+# Events of finished calls, for reuse. A call may time another inside it, so each has its own while it lasts.
+_idle: dict[int, list[CudaEvents]] = {}
+
+
+@contextmanager
+def _borrowed_events(device: str) -> Iterator[CudaEvents]:
+    """Lend the events for one call on the device."""
+    index = device_index(device)
+    idle = _idle.setdefault(index, [])
+    try:
+        events = idle.pop()
+    except IndexError:
+        events = CudaEvents(index)
+    try:
+        yield events
+    finally:
+        idle.append(events)

@@ -1,4 +1,4 @@
-"""Energy of a call: counter differences over a window of seconds, gross and net of idle, each part named apart."""
+"""Energy of a call: counter differences over a window of seconds, gross and net of idle, part by part."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Protocol
 
 from stopwav.measure.meters import Counter, Meter, Meters, NoMeter, find_meters
 
-__all__ = ["EnergyReading", "PartEnergy", "Window", "find_meters", "measure_energy", "take_window"]
+__all__ = ["EnergyReading", "PartEnergy", "Window", "find_meters", "measure_energy", "measure_window"]
 
-# Two seconds are twenty ticks of the slowest counter of a GPU or CPU: its grain is then at most 5 % of the window.
+# Two seconds are twenty ticks of the slowest counter of a GPU or CPU: its resolution is then at most 5 % of the window.
 MIN_WINDOW_S = 2.0
-# As long as the shortest window of work, so that both have the same grain.
+# As long as the shortest window of work, so that both have the same resolution.
 IDLE_S = 2.0
-IDLE_NAP_S = 0.05  # long, so that waking up is no work to speak of, yet half a tick of a GPU's counter
+IDLE_NAP_S = 0.05  # long enough that waking up costs next to nothing, and half a tick of a GPU's counter
 # Long windows are read this often, so that a counter that wraps (RAPL, after minutes at the earliest) wraps at most
 # once between two readings.
 READ_EVERY_S = 1.0
-# How many ticks to wait for a counter to move before the window opens; one that stays still for so long is stuck.
+# How many ticks to wait for a counter to move before the window opens; one that does not move for so long is stuck.
 TICKS_TO_WAIT = 3
 
 EVERY_PART = ("gpu", "cpu package", "dram")
 
 
 class Timekeeper(Protocol):
-    """What the window is timed with: the `time` module, or a stand-in that does not wait."""
+    """The clock of a window: the `time` module, or a fake that does not wait."""
 
     def perf_counter(self) -> float: ...
 
@@ -36,7 +36,7 @@ class Timekeeper(Protocol):
 
 @dataclass(frozen=True)
 class PartEnergy:
-    """Energy of one part over the window; net is gross less what idling would have taken."""
+    """Energy of one part over the window; net is gross minus the energy of idling."""
 
     gross_j: float
     idle_w: float | None
@@ -45,7 +45,7 @@ class PartEnergy:
 
 @dataclass(frozen=True)
 class EnergyReading:
-    """What the window cost, part by part; a part without a number is missing, and the note says why."""
+    """The energy of a window, part by part; a part without a number is missing, and the note says why."""
 
     source: str
     parts: Mapping[str, PartEnergy]
@@ -56,12 +56,12 @@ class EnergyReading:
 
     @property
     def gross_j(self) -> float | None:
-        """Joules of the whole window, where every part has a number."""
+        """Joules of the window, where every part has a number."""
         return self.total.gross_j if self.total else None
 
     @property
     def net_j(self) -> float | None:
-        """Joules of the whole window beyond idling, where every part has a number."""
+        """Joules of the window net of idling, where every part has a number."""
         return self.total.net_j if self.total else None
 
     def mean_w(self, part: str) -> float:
@@ -78,32 +78,32 @@ def measure_energy(
     whole: Collection[str] = EVERY_PART,
     clock: Timekeeper = time,
 ) -> EnergyReading:
-    """The energy of a call, repeated until the window is long enough; without a meter nothing is run.
+    """Measure the energy of a call, repeated until the window is long enough; without a meter it is not run.
 
-    A call that starts work on a device must wait for it. `whole` names the parts that make up the machine: only
-    with all of them is there a total. `measure_energy(call, find_meters())` reads every meter at once and knows them.
+    A call that starts work on a device must wait for it. `whole` names the parts that make up the machine: there is a
+    total only with all of them. `measure_energy(call, find_meters())` reads every meter and fills in `whole`.
     """
     if isinstance(meter, Meters):
         whole, meter = meter.whole, meter.joined()
     if isinstance(meter, NoMeter):
         return EnergyReading(meter.source, {}, None, 0.0, 0, f"no energy: {meter.reason}")
-    idle = take_window(lambda: clock.sleep(IDLE_NAP_S), meter, max(idle_s, meter.min_window_s), clock)
-    work = take_window(call, meter, max(min_window_s, meter.min_window_s), clock)
+    idle = measure_window(lambda: clock.sleep(IDLE_NAP_S), meter, max(idle_s, meter.min_window_s), clock)
+    work = measure_window(call, meter, max(min_window_s, meter.min_window_s), clock)
     return _reading(work, idle, whole)
 
 
 def _reading(work: Window, idle: Window, whole: Collection[str]) -> EnergyReading:
-    """What two windows say about the work, with a reason for each number they do not give."""
+    """Return the energy of the work from two windows, with a reason for each missing number."""
     parts: dict[str, PartEnergy] = {}
     notes: list[str] = []
     for part in work.meter.parts:
-        gross_j, why = work.joules(part)
+        gross_j, reason = work.joules(part)
         if gross_j is None:
-            notes.append(f"{part}: no value, {why}")
+            notes.append(f"{part}: no value, {reason}")
             continue
-        idle_j, why = idle.joules(part)
+        idle_j, reason = idle.joules(part)
         if idle_j is None:
-            notes.append(f"{part}: no net value, while idle {why}")
+            notes.append(f"{part}: no net value, while idle {reason}")
         parts[part] = _part(gross_j, None if idle_j is None else idle_j / idle.seconds, work.seconds)
     total = _total(parts, whole, work.seconds)
     if total is None and whole:
@@ -113,24 +113,24 @@ def _reading(work: Window, idle: Window, whole: Collection[str]) -> EnergyReadin
 
 @dataclass
 class Window:
-    """A tally of a meter's counters from one moment on."""
+    """The energy that a meter's counters have counted since the window opened."""
 
     meter: Meter
     last_uj: list[int | None] = field(default_factory=list)
     spent_uj: list[int] = field(default_factory=list)
     faults: dict[int, str] = field(default_factory=dict)
-    # When it opened, by the clock it was taken with.
+    # When it opened, by its own clock.
     opened_s: float = 0.0
     seconds: float = 0.0
     iterations: int = 0
 
     def open(self) -> None:
-        """Set every counter to zero spent, as of now."""
+        """Start counting from zero now."""
         self.spent_uj = [0] * len(self.meter.counters)
         self.last_uj = [self._read(index, counter) for index, counter in enumerate(self.meter.counters)]
 
     def update(self) -> bool:
-        """Whether any counter moved since the last reading; what they moved by is added up."""
+        """Read every counter, add up what it counted, and return whether any moved."""
         moved = False
         for index, counter in enumerate(self.meter.counters):
             before_uj, after_uj = self.last_uj[index], self._read(index, counter)
@@ -146,7 +146,7 @@ class Window:
         return moved
 
     def joules(self, part: str) -> tuple[float | None, str]:
-        """Joules of a part, or None and the reason: one counter of it that fails or stands still fails the part."""
+        """Return the joules of a part, or None and the reason: it needs all of its counters to work and to move."""
         spent_uj = 0
         for index, counter in enumerate(self.meter.counters):
             if counter.part != part:
@@ -159,7 +159,7 @@ class Window:
         return spent_uj / 1e6, ""
 
     def _read(self, index: int, counter: Counter) -> int | None:
-        """The counter now, or None once it failed."""
+        """Read a counter; None once it has failed."""
         if index in self.faults:
             return None
         try:
@@ -169,8 +169,8 @@ class Window:
             return None
 
 
-def take_window(step: Callable[[], object], meter: Meter, min_window_s: float, clock: Timekeeper) -> Window:
-    """The tally over a window that opens on a tick and closes after the first step that saw a tick once it is over."""
+def measure_window(step: Callable[[], object], meter: Meter, min_window_s: float, clock: Timekeeper) -> Window:
+    """Repeat a step over a window that opens on a tick and, once long enough, closes after a step with a tick."""
     window = Window(meter)
     window.open()
     waited_s, pause_s = 0.0, meter.tick_s / 20
@@ -193,12 +193,12 @@ def take_window(step: Callable[[], object], meter: Meter, min_window_s: float, c
 
 
 def _part(gross_j: float, idle_w: float | None, window_s: float) -> PartEnergy:
-    """A part's energy; net may be below zero when the work drew no more than idling, and stays so."""
+    """Return a part's energy; net is left negative when the work drew less than idling."""
     return PartEnergy(gross_j, idle_w, None if idle_w is None else gross_j - idle_w * window_s)
 
 
 def _total(parts: Mapping[str, PartEnergy], whole: Collection[str], window_s: float) -> PartEnergy | None:
-    """The sum over the whole machine, or None when a part of it has no number."""
+    """Return the sum over the whole machine, or None when a part of it has no number."""
     if "battery" in parts:
         return parts["battery"]
     if not whole or any(part not in parts for part in whole):

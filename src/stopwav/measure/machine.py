@@ -1,4 +1,4 @@
-"""What this machine is: enough to say whether two runs can be compared, and nothing that names its owner."""
+"""A description of this machine: enough to tell whether two runs can be compared, nothing that identifies its owner."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stopwav.measure.cgroup import cpu_quota, memory_limit_bytes, times_held_back
 from stopwav.measure.nvml import Gpu, NoNvml, Nvml, list_gpus, load_nvml
-from stopwav.measure.sysfile import read_text
+from stopwav.measure.system_files import cpu_quota, memory_limit_bytes, quota_throttle_count, read_text
 
-# Their versions can move a number. They are looked up in the metadata of the installation, never imported.
+# Packages whose version can change a number. It is read from the installed metadata; nothing is imported.
 PACKAGES = (
     "stopwav",
     "numpy",
@@ -35,7 +34,7 @@ PACKAGES = (
     "jiwer",
 )
 
-# How many threads the numeric libraries start.
+# They set how many threads the numeric libraries start.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -54,13 +53,13 @@ class Machine:
     architecture: str
     logical_cores: int
     physical_cores: int | None
-    usable_cores: float  # what affinity and quota leave to this process
+    usable_cores: float  # after affinity and quota
     memory_bytes: int
     memory_limit_bytes: int | None
     system: str
     python: str
     debug_build: bool
-    virtual_machine: str | None  # what gave it away
+    virtual_machine: str | None  # how it was recognised
     container: str | None
     gpus: tuple[Gpu, ...]
     packages: dict[str, str]
@@ -68,27 +67,27 @@ class Machine:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits, the same for two runs on the same CPU, cores, memory and GPUs."""
+        """Twelve hexadecimal digits that are the same for the same CPU, cores, memory and GPUs."""
         hardware = [
             self.cpu,
             self.architecture,
             self.logical_cores,
             self.physical_cores,
             self.usable_cores,
-            # Firmware and kernel keep a little memory for themselves, and not always the same: whole GiB do not change.
+            # Firmware and kernel reserve a little memory, not always the same amount: whole GiB do not change.
             [None if size is None else round(size / 2**30) for size in (self.memory_bytes, self.memory_limit_bytes)],
             [(gpu.name, gpu.memory_bytes) for gpu in self.gpus],
         ]
         return hashlib.sha256(json.dumps(hardware).encode()).hexdigest()[:12]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain JSON types, with the fingerprint."""
+        """Return the description as plain JSON types, with the fingerprint."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return {**plain, "fingerprint": self.fingerprint}
 
 
 def describe(root: Path = Path("/"), nvml: Nvml | NoNvml | None = None) -> Machine:
-    """What this machine is."""
+    """Describe this machine."""
     import psutil
 
     return Machine(
@@ -111,7 +110,7 @@ def describe(root: Path = Path("/"), nvml: Nvml | NoNvml | None = None) -> Machi
 
 
 def usable_cores(root: Path = Path("/")) -> float:
-    """Cores this process may use: those it is bound to, or the quota of its container if that is less."""
+    """Return the cores that this process may use: those it is bound to, or its container's quota if that is less."""
     # Python 3.13 has os.process_cpu_count; macOS has no affinity at all.
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cpu_quota(root)
@@ -119,12 +118,12 @@ def usable_cores(root: Path = Path("/")) -> float:
 
 
 def is_debug_build() -> bool:
-    """Whether this Python was built for debugging, which makes it several times slower."""
+    """Return whether this Python was built for debugging, which makes it several times slower."""
     return hasattr(sys, "gettotalrefcount")
 
 
 def heat_throttle_count(root: Path = Path("/")) -> int | None:
-    """How often the cores slowed down for heat since the start, or None where nobody counts."""
+    """Return how often the cores were throttled by heat since boot, or None where that is not counted."""
     counts = [
         int(path.read_text())
         for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
@@ -133,23 +132,23 @@ def heat_throttle_count(root: Path = Path("/")) -> int | None:
 
 
 def throttle_count(root: Path = Path("/")) -> int | None:
-    """A count that rises when the CPU is throttled, by heat or by a container's quota; None where nobody counts.
+    """Return how often the CPU was throttled, by heat or by a container's quota; None where neither is counted.
 
-    Read before and after a round: a difference above zero means that the round was throttled.
+    Read it before and after a round: a difference above zero means that the round was throttled.
     """
-    counts = [count for count in (heat_throttle_count(root), times_held_back(root)) if count is not None]
+    counts = [count for count in (heat_throttle_count(root), quota_throttle_count(root)) if count is not None]
     return sum(counts) if counts else None
 
 
 def clock_step_s() -> float:
-    """The smallest step of the clock that can be seen: how finely a call can be timed, reading it included."""
+    """Return the smallest step of the clock that can be observed, the cost of reading it included."""
     readings = [time.perf_counter_ns() for _ in range(1000)]
     steps = [after - before for before, after in itertools.pairwise(readings) if after > before]
     return min(steps) / 1e9 if steps else time.get_clock_info("perf_counter").resolution
 
 
 def _cpu_model(root: Path) -> str:
-    """The model of the CPU, as it names itself."""
+    """Return the model name that the CPU reports."""
     fields = _cpuinfo(root)
     if model := fields.get("model name") or fields.get("Model"):  # Arm boards name the board at most
         return model
@@ -159,15 +158,15 @@ def _cpu_model(root: Path) -> str:
 
 @functools.cache
 def _mac_cpu_model() -> str:
-    """The model of a Mac's CPU, empty elsewhere."""
+    """Return the model of a Mac's CPU; empty elsewhere."""
     if platform.system() != "Darwin":
         return ""
-    asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False)
-    return asked.stdout.strip()
+    sysctl = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False)
+    return sysctl.stdout.strip()
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The fields of /proc/cpuinfo of the first core (and what follows the last one, on Arm)."""
+    """Return the fields of /proc/cpuinfo of the first core (and, on Arm, those after the last one)."""
     fields: dict[str, str] = {}
     for line in read_text(root / "proc/cpuinfo").splitlines():
         name, _, value = line.partition(":")
@@ -176,7 +175,7 @@ def _cpuinfo(root: Path) -> dict[str, str]:
 
 
 def _system(root: Path) -> str:
-    """The name of the system and its kernel."""
+    """Return the name of the system and its kernel."""
     if platform.system() == "Darwin":
         return f"macOS {platform.mac_ver()[0]}, Darwin {platform.release()}"
     for line in read_text(root / "etc/os-release").splitlines():
@@ -188,7 +187,7 @@ def _system(root: Path) -> str:
 
 
 def _virtual_machine(root: Path) -> str | None:
-    """What says that this is a virtual machine, or None."""
+    """Return the evidence that this is a virtual machine, or None."""
     if "microsoft" in platform.release().lower():
         return "Windows Subsystem for Linux"
     if kind := read_text(root / "sys/hypervisor/type"):
@@ -200,7 +199,7 @@ def _virtual_machine(root: Path) -> str | None:
 
 
 def _container(root: Path) -> str | None:
-    """What says that this is a container, or None."""
+    """Return the kind of container that this runs in, or None."""
     if kind := read_text(root / "run/systemd/container"):
         return kind
     marks = {".dockerenv": "docker", "run/.containerenv": "podman"}
@@ -209,13 +208,13 @@ def _container(root: Path) -> str | None:
 
 @functools.cache
 def _versions() -> dict[str, str]:
-    """The version of each package that is installed and could move a number."""
-    from importlib import metadata  # its import takes longer than all else here
+    """Return the version of each installed package that could change a number."""
+    from importlib import metadata  # slow to import
 
-    found = {}
+    versions = {}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

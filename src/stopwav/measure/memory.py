@@ -1,4 +1,9 @@
-"""Peak memory of one pass on the host, and a limit to it. An allocator's and a device's peaks are other numbers."""
+"""Peak memory of one pass, and a limit to host memory.
+
+Four numbers that are never mixed: the host's resident memory; what PyTorch's CUDA allocator has handed out (allocated)
+and taken from the device (reserved), which is exact and this process's own; and the device memory in use by the
+driver's count, which includes CUDA's context, other libraries and other processes.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,13 @@ import gc
 import resource
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.measure.sysfile import read_text
+from stopwav.measure.system_files import read_text
 
 PROC = Path("/proc/self")
 
@@ -20,18 +26,21 @@ PROC = Path("/proc/self")
 # differ by a little. More than this between them means that the reset did nothing (gVisor, some containers).
 RESET_SLACK_BYTES = 4 * 2**20
 
-# Where the mark cannot be reset, resident memory is sampled this often: often enough for a pass of a tenth of a second,
-# seldom enough to take under 1 % of a core.
+# Sampling is needed where the host's mark cannot be reset, and for device memory outside PyTorch's allocator (which
+# returns nothing during a pass): often enough for a pass of a tenth of a second, at under 1 % of a core.
 SAMPLE_EVERY_S = 0.005
 
 EXACT = "high-water mark"
 RAISED = "lifetime high-water mark, raised by this pass"
 SAMPLED = "sampled"
 
+BY_NVML = "NVML"
+BY_CUDA = "cudaMemGetInfo"
+
 
 @dataclass(frozen=True)
 class HostPeak:
-    """The most memory this process had resident during one pass, and what it had before."""
+    """The most memory that this process had resident during one pass, and what it had before."""
 
     peak_bytes: int
     baseline_bytes: int
@@ -40,12 +49,30 @@ class HostPeak:
 
     @property
     def over_baseline_bytes(self) -> int:
-        """What the pass needed on top of the baseline; negative when it never came back up to it."""
+        """The peak minus the baseline; negative when the pass stayed below it."""
         return self.peak_bytes - self.baseline_bytes
 
 
+@dataclass(frozen=True)
+class CudaMemory:
+    """Bytes that PyTorch's allocator has handed out, that it has reserved, and that are in use on the device."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    device_bytes: int
+
+
+@dataclass(frozen=True)
+class CudaPeak:
+    """The peak of each number during one pass, its baseline, and how the device's was read."""
+
+    peak: CudaMemory
+    baseline: CudaMemory
+    device_method: str
+
+
 def host_resident_bytes(proc: Path = PROC) -> int:
-    """Bytes of this process that are in memory now."""
+    """Return the resident memory of this process now."""
     resident = status_bytes(proc, "VmRSS")
     if resident is not None:
         return resident
@@ -55,67 +82,55 @@ def host_resident_bytes(proc: Path = PROC) -> int:
 
 
 def host_baseline_bytes(proc: Path = PROC) -> int:
-    """Bytes of this process that are in memory now, once garbage and free heap have gone back to the system.
+    """Return the resident memory of this process after freeing garbage and unused heap.
 
-    Loading leaves much of both, and a pass gives them back before it begins: counted, the pass could end below them.
+    Loading leaves much of both, and a pass frees them before it begins: counted here, the pass could end below them.
     """
-    _give_back_free_memory()
+    _release_memory()
     return host_resident_bytes(proc)
 
 
 def host_peak_method(proc: Path = PROC) -> str:
-    """How a peak would be taken here: exactly, from a mark that can be reset, or by sampling."""
+    """Return how a peak is measured here: exactly, by a mark that can be reset, or by sampling."""
     return EXACT if reset_mark(proc) else SAMPLED
 
 
 def measure_host_peak(call: Callable[[], object], baseline_bytes: int | None = None, proc: Path = PROC) -> HostPeak:
-    """The host peak of one call; the baseline is what is resident just before it, unless one is given.
+    """Measure the host peak of one call; the baseline is the memory just before it, unless one is given.
 
-    Give the `host_baseline_bytes` noted right after the model was loaded to have the peak over that.
+    Pass the `host_baseline_bytes` read right after the model was loaded to get the peak over that.
     """
-    _give_back_free_memory()
+    _release_memory()
     exact = reset_mark(proc)
     baseline = host_resident_bytes(proc) if baseline_bytes is None else baseline_bytes
     if not exact:
         return _peak_without_reset(call, baseline, proc)
     result = call()
     peak = status_bytes(proc, "VmHWM")
-    del result  # held until the mark was read, so that what the call returns is counted
+    del result  # kept until the mark was read, so that what the call returns is counted
     assert peak is not None, "VmHWM was there a moment ago"
     return HostPeak(peak, baseline, EXACT)
 
 
 def limit_host_memory(limit_bytes: int) -> None:
-    """Nothing, but from now on this process fails to allocate beyond the limit, all that it holds already included.
+    """Limit this process's memory, including what it already has: allocations beyond it fail from now on.
 
-    What is limited is its private writable memory. The address space would be the wrong thing: CUDA, allocators and
-    thread stacks reserve far more of it than they ever use.
+    The limit is on private writable memory, not on address space: CUDA, allocators and thread stacks reserve far more
+    address space than they use.
     """
     if sys.platform != "linux":
-        raise StopwavError(f"a memory limit cannot be set on {sys.platform}: only Linux enforces one; leave it out")
+        raise StopwavError(f"a memory limit is not supported on {sys.platform}: only Linux enforces one; leave it out")
     limit_bytes = min(limit_bytes, sys.maxsize)
     resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
 
 def _peak_without_reset(call: Callable[[], object], baseline_bytes: int, proc: Path) -> HostPeak:
-    """The peak where the kernel's mark cannot be reset: exact if this pass raised it, sampled otherwise."""
+    """Return the peak where the kernel's mark cannot be reset: exact if this pass raised it, sampled otherwise."""
     mark_before = lifetime_peak_bytes()
-    samples = [host_resident_bytes(proc)]
-    done = threading.Event()
-
-    def sample() -> None:
-        while not done.wait(SAMPLE_EVERY_S):
-            samples.append(host_resident_bytes(proc))
-
-    sampler = threading.Thread(target=sample, name="stopwav-memory", daemon=True)
-    sampler.start()
-    try:
+    with _sampled(lambda: host_resident_bytes(proc)) as samples:
         result = call()
         samples.append(host_resident_bytes(proc))
         del result
-    finally:
-        done.set()
-        sampler.join()
     mark_after = lifetime_peak_bytes()
     if mark_after > mark_before:
         return HostPeak(max(mark_after, *samples), baseline_bytes, RAISED)
@@ -127,7 +142,7 @@ def _peak_without_reset(call: Callable[[], object], baseline_bytes: int, proc: P
 
 
 def reset_mark(proc: Path) -> bool:
-    """Whether the peak mark was set back to what is resident now."""
+    """Reset the peak mark to what is resident now, and return whether that worked."""
     try:
         # 5 is the kernel's code for "reset the peak resident set size" and touches nothing else.
         (proc / "clear_refs").write_text("5")
@@ -138,7 +153,7 @@ def reset_mark(proc: Path) -> bool:
 
 
 def status_bytes(proc: Path, key: str) -> int | None:
-    """A line of /proc/self/status in bytes, or None where there is no such file or line."""
+    """Return a line of /proc/self/status in bytes, or None where there is no such file or line."""
     for line in read_text(proc / "status").splitlines():
         name, _, value = line.partition(":")
         if name == key:
@@ -147,13 +162,81 @@ def status_bytes(proc: Path, key: str) -> int | None:
 
 
 def lifetime_peak_bytes() -> int:
-    """The most this process ever had resident."""
+    """Return the most memory that this process ever had resident."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB
 
 
-def _give_back_free_memory() -> None:
-    """Nothing, but garbage and free heap of earlier passes go back to the system, so that passes are independent."""
+def cuda_memory(device: str = "cuda") -> CudaMemory:
+    """Return the memory in use on a CUDA device, after releasing the allocator's unused blocks."""
+    import torch
+
+    torch.cuda.synchronize(device)
+    gc.collect()
+    torch.cuda.empty_cache()
+    read_bytes, _ = _device_reader(device)
+    return CudaMemory(torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device), read_bytes())
+
+
+def measure_cuda_peak(call: Callable[[], object], device: str = "cuda", baseline: CudaMemory | None = None) -> CudaPeak:
+    """Measure the CUDA peaks of one call; the baseline is the memory just before it, unless one is given."""
+    import torch
+
+    before = cuda_memory(device)
+    read_bytes, method = _device_reader(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    with _sampled(read_bytes) as samples:
+        result = call()
+        torch.cuda.synchronize(device)
+        samples.append(read_bytes())
+        del result
+    allocated, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+    return CudaPeak(CudaMemory(allocated, reserved, max(samples)), baseline or before, method)
+
+
+def _device_reader(device: str) -> tuple[Callable[[], int], str]:
+    """Return a function that reads the bytes in use on the device, and the name of its source."""
+    import torch
+
+    from stopwav.measure.nvml import NoNvml, load_nvml
+
+    nvml = load_nvml()
+    if not isinstance(nvml, NoNvml):
+        try:
+            # By its UUID: NVML counts all GPUs, PyTorch only those in CUDA_VISIBLE_DEVICES.
+            handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+            return lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used), BY_NVML
+        except (nvml.NVMLError, AttributeError):  # a part of a GPU (MIG) has another name there
+            pass
+
+    def read_bytes() -> int:
+        free, total = torch.cuda.mem_get_info(device)
+        return int(total - free)
+
+    return read_bytes, BY_CUDA
+
+
+@contextmanager
+def _sampled(read_bytes: Callable[[], int]) -> Iterator[list[int]]:
+    """Yield a list of readings to which a thread adds while the block runs."""
+    samples = [read_bytes()]
+    done = threading.Event()
+
+    def sample() -> None:
+        while not done.wait(SAMPLE_EVERY_S):
+            samples.append(read_bytes())
+
+    sampler = threading.Thread(target=sample, name="stopwav-memory", daemon=True)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        done.set()
+        sampler.join()
+
+
+def _release_memory() -> None:
+    """Run the garbage collector and return free heap to the system, so that passes are independent."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; musl and macOS do not
     if trim is not None:

@@ -14,9 +14,9 @@ from statistics import median
 
 from stopwav.errors import StopwavError
 
-# A meter that leaves out two readings in a row was not logging: what happened meanwhile is not known.
+# A meter that leaves out two readings in a row was not logging: the power in between is unknown.
 GAP = 3.0
-# Below two readings, a window's energy would be that of the moments beside it.
+# With fewer than two readings, a window's energy would come from readings outside it.
 MIN_READINGS = 2
 # Seconds since 1970 have ten digits until the year 2286, and milliseconds thirteen.
 _LATEST_S = 1e10
@@ -28,13 +28,13 @@ _FORM = "write a header `timestamp,watts`, then seconds since 1970 (or ISO 8601 
 
 @dataclass(frozen=True)
 class MeterLog:
-    """What a meter read: moments in seconds since 1970, rising, and the watts at each."""
+    """A meter's readings: increasing times in seconds since 1970, and the watts at each."""
 
     times_s: tuple[float, ...]
     watts: tuple[float, ...]
 
     def joules(self, begin_s: float, end_s: float) -> float:
-        """Joules between two moments, power taken as a straight line between readings; raises where none are."""
+        """Return the joules between two times, power being linear between readings; raise without enough of them."""
         self._check_covers(begin_s, end_s)
         first, last = bisect_right(self.times_s, begin_s), bisect_left(self.times_s, end_s)
         self._check_gaps(first - 1, last)
@@ -47,14 +47,14 @@ class MeterLog:
         return self.integral(begin_s, end_s)
 
     def integral(self, begin_s: float, end_s: float) -> float:
-        """Joules between two moments that the log covers, whatever its gaps."""
+        """Return the joules between two times that the log covers, whatever its gaps."""
         first, last = bisect_right(self.times_s, begin_s), bisect_left(self.times_s, end_s)
         inside = [(self.times_s[index], self.watts[index]) for index in range(first, last)]
         points = [(begin_s, self._watts_at(begin_s)), *inside, (end_s, self._watts_at(end_s))]
         return sum((t1 - t0) * (w0 + w1) / 2 for (t0, w0), (t1, w1) in pairwise(points))
 
     def around(self, begin_s: float, end_s: float) -> MeterLog:
-        """The part of the log that says something about the time between two moments."""
+        """Return the part of the log that is needed for the time between two moments."""
         first = max(0, bisect_right(self.times_s, begin_s) - 1)
         last = bisect_left(self.times_s, end_s) + 1
         return MeterLog(self.times_s[first:last], self.watts[first:last])
@@ -63,7 +63,7 @@ class MeterLog:
         if not self.times_s or begin_s < self.times_s[0] or end_s > self.times_s[-1]:
             span = f"{_clock(self.times_s[0])} to {_clock(self.times_s[-1])}" if self.times_s else "nothing"
             raise StopwavError(
-                f"the window {_clock(begin_s)} to {_clock(end_s)} lies outside the meter log, which covers {span}; "
+                f"the window {_clock(begin_s)} to {_clock(end_s)} is outside the meter log, which covers {span}; "
                 "log from before the run to after it, by the same clock"
             )
 
@@ -77,14 +77,14 @@ class MeterLog:
                 )
 
     def _watts_at(self, moment_s: float) -> float:
-        """The watts at a moment that the log covers, on the line between the readings beside it."""
+        """Return the watts at a time that the log covers, interpolated between the two nearest readings."""
         after = max(1, bisect_left(self.times_s, moment_s))
         (t0, t1), (w0, w1) = self.times_s[after - 1 : after + 1], self.watts[after - 1 : after + 1]
         return w0 + (w1 - w0) * (moment_s - t0) / (t1 - t0)
 
 
 def read_meter_log(path: Path) -> MeterLog:
-    """The log in a CSV file of timestamps and watts, with a header that says so or none; raises with the line."""
+    """Read a CSV file of timestamps and watts, with or without a header; errors name the line."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if any(map(str.strip, row))]
@@ -102,7 +102,7 @@ def read_meter_log(path: Path) -> MeterLog:
 
 
 def _columns(path: Path, header: Sequence[str]) -> tuple[int, int]:
-    """Which columns hold the time and the watts, by what the header says."""
+    """Return which columns hold the time and the watts, by the header."""
     names = [name.strip() for name in header]
     times = [index for index, name in enumerate(names) if name.lower() in _TIMES]
     watts = [index for index, name in enumerate(names) if _WATTS.fullmatch(name)]
@@ -125,11 +125,11 @@ def _readings(
             time_s, watts = _time_s(row[columns[0]].strip()), _watts(row[columns[1]])
         except (IndexError, ValueError) as error:
             shown = ",".join(row)[:60]
-            raise StopwavError(f"meter log {path}:{number}: {shown!r} is no reading ({error}); {_FORM}") from None
+            raise StopwavError(f"meter log {path}:{number}: {shown!r} is not a reading ({error}); {_FORM}") from None
         if latest_s is not None and time_s <= latest_s:
             raise StopwavError(
                 f"meter log {path}:{number}: its time {row[columns[0]].strip()} is not after that of the line before; "
-                "sort out what set the meter's clock back, and measure again"
+                "find out what set the meter's clock back, and measure again"
             )
         latest_s = time_s
         yield time_s, watts
@@ -144,7 +144,7 @@ def _is_reading(row: Sequence[str]) -> bool:
 
 
 def _time_s(text: str) -> float:
-    """Seconds since 1970."""
+    """Parse a timestamp into seconds since 1970."""
     try:
         seconds = _number(text)
     except ValueError:
@@ -153,7 +153,7 @@ def _time_s(text: str) -> float:
             raise ValueError("a time without its zone") from None
         return moment.timestamp()
     if not 0 < seconds < _LATEST_S:
-        raise ValueError("no seconds since 1970; milliseconds?")
+        raise ValueError("not in seconds since 1970; milliseconds?")
     return seconds
 
 

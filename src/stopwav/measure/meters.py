@@ -1,4 +1,4 @@
-"""Energy meters: counters the hardware keeps (NVML, RAPL, battery), and NoMeter, with the reason, where it does not."""
+"""Energy meters: the hardware's counters (NVML, RAPL, battery), or NoMeter with the reason where there is none."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.measure.nvml import NoNvml, Nvml, handles, load_nvml
-from stopwav.measure.sysfile import read_text
+from stopwav.measure.system_files import read_text
 
-# RAPL's names of its zones, and ours. Core and uncore lie inside the package; psys is the whole platform, package and
-# all. They are named apart and never added to anything.
+# RAPL's names of its zones, and ours. Core and uncore are inside the package; psys is the whole platform, package
+# included. They are reported separately and never added to anything.
 RAPL_PARTS = {"core": "cpu core", "uncore": "cpu uncore", "dram": "dram", "psys": "platform"}
 
 NVML_TICK_S = 0.1  # NVML's counter advances about every 100 ms
@@ -25,16 +25,16 @@ NVIDIA, AMD = "0x10de", "0x1002"  # PCI vendors whose GPUs draw power outside th
 
 @dataclass(frozen=True)
 class Counter:
-    """One energy counter: microjoules that only grow, until they wrap at the range (if it has one)."""
+    """One energy counter: microjoules that only increase, until they wrap at the range (if it has one)."""
 
     part: str
-    read_uj: Callable[[], int]  # raises OSError, with the reason, where it cannot be read any more
+    read_uj: Callable[[], int]  # raises OSError, with the reason, once it cannot be read
     range_uj: int | None = None
-    # The power now, in watts, where the hardware tells it too: a second reading to check the counter by; raises alike.
+    # The power now, in watts, where the hardware reports it: for a cross-check of the counter; raises OSError too.
     read_w: Callable[[], float] | None = None
 
     def spent_uj(self, before_uj: int, after_uj: int) -> int | None:
-        """Microjoules between two readings less than one range apart, or None when the counter went back."""
+        """Return the microjoules between two readings less than one range apart, or None when it went back."""
         if after_uj >= before_uj:
             return after_uj - before_uj
         return None if self.range_uj is None else after_uj - before_uj + self.range_uj
@@ -51,20 +51,20 @@ class Meter:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is metered, each named once."""
+        """The metered parts, each once."""
         return tuple(dict.fromkeys(counter.part for counter in self.counters))
 
 
 @dataclass(frozen=True)
 class NoMeter:
-    """A meter that is not there, and why. It has no parts, and reading it gives no number."""
+    """A meter that is not available, and the reason. It has no parts and gives no number."""
 
     reason: str
     source: str = "energy"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Nothing is metered."""
+        """No parts."""
         return ()
 
 
@@ -77,7 +77,7 @@ class Meters:
     whole: tuple[str, ...]
 
     def joined(self) -> Meter | NoMeter:
-        """One meter for a study: CPU and GPU read together, else the battery, else NoMeter with every reason."""
+        """Join them into one meter: CPU and GPU read together, else the battery, else NoMeter with every reason."""
         chosen = [meter for meter in self.found if "battery" not in meter.parts] or list(self.found)
         if not chosen:
             return NoMeter("; ".join(f"{meter.source}: {meter.reason}" for meter in self.missing))
@@ -90,21 +90,21 @@ class Meters:
 
 
 def find_meters(root: Path = Path("/"), nvml: Nvml | NoNvml | None = None) -> Meters:
-    """The energy meters of this machine, and for each that is missing the reason."""
+    """Find the energy meters of this machine, with the reason for each that is missing."""
     nvml = load_nvml() if nvml is None else nvml
-    asked = (nvml_meter(nvml), rapl_meter(root), battery_meter(root))
+    meters = (nvml_meter(nvml), rapl_meter(root), battery_meter(root))
     gpus = () if isinstance(nvml, NoNvml) else tuple(_gpu_names(nvml))
     if not gpus and _has_gpu(root):
-        gpus = ("gpu",)  # there, but without a meter: no total can be had
+        gpus = ("gpu",)  # present, but without a meter: there is no total
     return Meters(
-        found=tuple(meter for meter in asked if isinstance(meter, Meter)),
-        missing=tuple(meter for meter in asked if isinstance(meter, NoMeter)),
+        found=tuple(meter for meter in meters if isinstance(meter, Meter)),
+        missing=tuple(meter for meter in meters if isinstance(meter, NoMeter)),
         whole=(*gpus, "cpu package", "dram"),
     )
 
 
 def nvml_meter(nvml: Nvml | NoNvml) -> Meter | NoMeter:
-    """The energy counters of every NVIDIA GPU that has one."""
+    """Return the energy counters of every NVIDIA GPU that has one."""
     source = "NVML"
     if isinstance(nvml, NoNvml):
         return NoMeter(nvml.reason, source)
@@ -115,14 +115,14 @@ def nvml_meter(nvml: Nvml | NoNvml) -> Meter | NoMeter:
         try:
             counter.read_uj()
         except OSError as error:
-            reason = f"{name} has no energy counter ({error}): it takes Volta or newer, not shared out as MIG or vGPU"
+            reason = f"{name} has no energy counter ({error}): this needs Volta or newer, not split into MIG or vGPU"
             continue
         counters.append(counter)
     return Meter(source, tuple(counters), NVML_TICK_S) if counters else NoMeter(reason, source)
 
 
 def rapl_meter(root: Path = Path("/")) -> Meter | NoMeter:
-    """The RAPL counters of every CPU package (Intel and AMD), as Linux shows them under powercap."""
+    """Return the RAPL counters of every CPU package (Intel and AMD), as Linux shows them under powercap."""
     source, folder = "RAPL", root / "sys/class/powercap"
     if not folder.is_dir():
         return NoMeter(f"no {folder}: not Linux on a PC processor, or a virtual machine, which rarely has it", source)
@@ -132,15 +132,15 @@ def rapl_meter(root: Path = Path("/")) -> Meter | NoMeter:
             int((zone / "energy_uj").read_text())
             range_uj = int((zone / "max_energy_range_uj").read_text())
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
+            reason = error.strerror if isinstance(error, OSError) else error
             path = zone / "energy_uj"
-            return NoMeter(f"{path} cannot be read ({why}): run as root, or sudo chmod a+r {path}", source)
+            return NoMeter(f"{path} cannot be read ({reason}): run as root, or sudo chmod a+r {path}", source)
         counters.append(Counter(part, _file_reader(zone / "energy_uj"), range_uj))
     return Meter(source, tuple(counters), RAPL_TICK_S) if counters else NoMeter(f"no RAPL zone in {folder}", source)
 
 
 def battery_meter(root: Path = Path("/")) -> Meter | NoMeter:
-    """The energy left in the batteries, while the machine runs on them; it counts everything, the screen included."""
+    """Return a meter of the batteries while the machine runs on them; it counts everything, screen included."""
     source, batteries = "battery", list(system_batteries(root))
     if not batteries:
         return NoMeter("this machine has no battery", source)
@@ -150,20 +150,20 @@ def battery_meter(root: Path = Path("/")) -> Meter | NoMeter:
         return NoMeter(f"on mains ({batteries[0].name} is {state.lower()}): unplug to measure by battery", source)
     silent = [battery.name for battery in discharging if not read_text(battery / "energy_now").isdigit()]
     if silent:
-        return NoMeter(f"{silent[0]} does not report energy_now (charge in Ah alone is no energy)", source)
+        return NoMeter(f"{silent[0]} does not report energy_now (a charge in Ah is not an energy)", source)
     counters = tuple(Counter("battery", _battery_reader(battery)) for battery in discharging)
     return Meter(source, counters, BATTERY_TICK_S, BATTERY_WINDOW_S)
 
 
 def system_batteries(root: Path = Path("/")) -> Iterator[Path]:
-    """The folders of the batteries that feed the machine; a mouse's battery is not one."""
+    """Yield the folders of the batteries that power the machine; a mouse's battery is not one."""
     for supply in sorted((root / "sys/class/power_supply").glob("*")):
         if read_text(supply / "type") == "Battery" and read_text(supply / "scope") != "Device":
             yield supply
 
 
 def _rapl_zones(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Each RAPL zone with the part it meters, the same silicon never twice."""
+    """Yield each RAPL zone with the part it meters, the same silicon never twice."""
     seen = set()
     # Short control types first: intel-rapl (registers) before intel-rapl-mmio, which shows the same package again.
     for zone in sorted(folder.glob("*rapl*:*"), key=lambda zone: (len(zone.name.split(":")[0]), zone.name)):
@@ -177,13 +177,13 @@ def _rapl_zones(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _gpu_names(nvml: Nvml) -> list[str]:
-    """What each GPU is called as a part: "gpu", or "gpu 0", "gpu 1", … where there are several."""
+    """Return the part name of each GPU: "gpu", or "gpu 0", "gpu 1", … where there are several."""
     count = nvml.nvmlDeviceGetCount()
     return ["gpu"] if count == 1 else [f"gpu {index}" for index in range(count)]
 
 
 def _has_gpu(root: Path) -> bool:
-    """Whether a GPU of NVIDIA or AMD sits on the PCI bus."""
+    """Return whether a GPU of NVIDIA or AMD is on the PCI bus."""
     devices = (root / "sys/bus/pci/devices").glob("*")
     return any(
         read_text(device / "vendor") in (NVIDIA, AMD) and read_text(device / "class").startswith("0x03")
@@ -192,12 +192,12 @@ def _has_gpu(root: Path) -> bool:
 
 
 def _file_reader(path: Path) -> Callable[[], int]:
-    """A reader of a file that holds microjoules."""
+    """Return a reader of a file that holds microjoules."""
     return lambda: int(path.read_text())
 
 
 def _battery_reader(battery: Path) -> Callable[[], int]:
-    """A reader of what a battery gave so far: its charge with the sign turned, in microjoules."""
+    """Return a reader of the energy that a battery has given: minus its charge, in microjoules."""
 
     def read_uj() -> int:
         if (status := read_text(battery / "status")) != "Discharging":
@@ -208,7 +208,7 @@ def _battery_reader(battery: Path) -> Callable[[], int]:
 
 
 def _nvml_reader(nvml: Nvml, handle: Any) -> Callable[[], int]:
-    """A reader of one GPU's energy since the driver was loaded, in microjoules."""
+    """Return a reader of one GPU's energy since the driver was loaded, in microjoules."""
 
     def read_uj() -> int:
         try:
@@ -220,7 +220,7 @@ def _nvml_reader(nvml: Nvml, handle: Any) -> Callable[[], int]:
 
 
 def _nvml_power_reader(nvml: Nvml, handle: Any) -> Callable[[], float]:
-    """A reader of one GPU's power, in watts."""
+    """Return a reader of one GPU's power, in watts."""
 
     def read_w() -> float:
         try:

@@ -1,4 +1,4 @@
-"""NVIDIA's management library, where it is installed and finds a driver. It is not imported before it is asked."""
+"""NVIDIA's management library (NVML), where it is installed and finds a driver. It is imported on first use."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# The Python module has no types. Functions take it as an argument, so that a test can pass a small stand-in.
+# The Python module has no types. Functions take it as an argument, so that a test can pass a small fake.
 Nvml = Any
 
 
 @dataclass(frozen=True)
 class NoNvml:
-    """Why NVML cannot be asked."""
+    """The reason why NVML is not available."""
 
     reason: str
 
@@ -30,7 +30,7 @@ class Gpu:
 
 @functools.cache
 def load_nvml() -> Nvml | NoNvml:
-    """The initialised NVML module, or why there is none; asked once a process, since starting it may take long."""
+    """Return the initialised NVML module, or why there is none; cached, since starting it may take long."""
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
@@ -39,7 +39,7 @@ def load_nvml() -> Nvml | NoNvml:
 
 
 def start_nvml(nvml: Nvml) -> Nvml | NoNvml:
-    """The module given, initialised, or why it cannot be."""
+    """Initialise the module and return it, or the reason why that failed."""
     try:
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
@@ -49,7 +49,7 @@ def start_nvml(nvml: Nvml) -> Nvml | NoNvml:
 
 
 def handles(nvml: Nvml) -> Iterator[tuple[int, Any]]:
-    """Number and handle of each GPU that answers, in NVML's order; one that fell off the bus does not."""
+    """Yield number and handle of each GPU that responds, in NVML's order; one that fell off the bus does not."""
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             yield index, nvml.nvmlDeviceGetHandleByIndex(index)
@@ -58,29 +58,29 @@ def handles(nvml: Nvml) -> Iterator[tuple[int, Any]]:
 
 
 def list_gpus(nvml: Nvml | NoNvml) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs of this machine; none where NVML is not there."""
+    """Return the NVIDIA GPUs of this machine; none without NVML."""
     if isinstance(nvml, NoNvml):
         return ()
     driver = _text(nvml.nvmlSystemGetDriverVersion())
-    found = []
+    gpus = []
     for _, handle in handles(nvml):
         try:
             memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
         except nvml.NVMLError:  # chips that share the host's memory have none of their own to report
             memory = None
-        found.append(Gpu(_text(nvml.nvmlDeviceGetName(handle)), memory, driver))
-    return tuple(found)
+        gpus.append(Gpu(_text(nvml.nvmlDeviceGetName(handle)), memory, driver))
+    return tuple(gpus)
 
 
 def compute_processes(nvml: Nvml | NoNvml) -> dict[int, list[int]]:
-    """For each GPU's number, the ids of the processes that compute on it."""
+    """Return the ids of the processes that compute on each GPU, by its number."""
     if isinstance(nvml, NoNvml):
         return {}
     return {index: _pids(nvml, handle) for index, handle in handles(nvml)}
 
 
 def slowed_gpus(nvml: Nvml | NoNvml) -> list[int]:
-    """The numbers of the GPUs that run below their clock now because they are hot or short of power."""
+    """Return the numbers of the GPUs that are throttled now by heat or lack of power."""
     if isinstance(nvml, NoNvml):
         return []
     slowdown = (
@@ -92,7 +92,7 @@ def slowed_gpus(nvml: Nvml | NoNvml) -> list[int]:
 
 
 def _throttle_reasons(nvml: Nvml, handle: Any) -> int:
-    """The bits that say why one GPU is below its clock; none where the driver does not tell."""
+    """Return the throttle reasons of one GPU as bits; 0 where the driver does not report them."""
     try:
         return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     except nvml.NVMLError:
@@ -100,7 +100,7 @@ def _throttle_reasons(nvml: Nvml, handle: Any) -> int:
 
 
 def _pids(nvml: Nvml, handle: Any) -> list[int]:
-    """The ids of the processes that compute on one GPU; none where the driver does not tell."""
+    """Return the ids of the processes that compute on one GPU; none where the driver does not report them."""
     try:
         return [int(process.pid) for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
     except nvml.NVMLError:
@@ -108,5 +108,5 @@ def _pids(nvml: Nvml, handle: Any) -> list[int]:
 
 
 def _text(value: str | bytes) -> str:
-    """A string; versions of the module before 12 return bytes."""
+    """Return a string; versions of the module before 12 return bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -1,10 +1,10 @@
-"""Calls that fall due at given times: fed in virtual time, or paced by the wall clock.
+"""Calls that are due at given times, made in virtual time or paced by the wall clock.
 
 In virtual time each call is made as soon as the last one returned, and the schedule is reconstructed:
-`start = max(due, done of the one before)`. The work is the same as in real time, without the waiting.
+`start = max(due, done of the call before)`. The work is the same as in real time, without the waiting.
 
-Real pace waits with the core awake. Idle pace lets it sleep between calls, as a deployed recogniser does on a machine
-that has nothing else to do: the core wakes to a lower frequency and colder caches, and the same work takes longer.
+Real pace waits with the core awake. Idle pace lets it sleep between calls, as a deployed recogniser does on a quiet
+machine: the core wakes to a lower frequency and colder caches, and the same work takes longer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Pace = Literal["virtual", "real", "idle"]
 
 @dataclass(frozen=True)
 class PacedCall:
-    """One call: when it fell due, was started and was done, in seconds of the stream, and what it returned."""
+    """One call: when it was due, started and done, in seconds of the stream, its stages and its result."""
 
     due_s: float
     start_s: float
@@ -33,10 +33,10 @@ class PacedCall:
 def feed(
     dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock, pace: Pace
 ) -> Iterator[PacedCall]:
-    """Each call as it is made, in order. A call that raises ends the stream; what was yielded before stands."""
+    """Make the calls in order and yield each. A call that raises ends the stream; those yielded before it count."""
     if pace == "virtual":
         return _feed_virtual(dues_s, calls, clock)
-    return _feed_by_clock(dues_s, calls, clock, asleep=pace == "idle")
+    return _feed_by_clock(dues_s, calls, clock, may_sleep=pace == "idle")
 
 
 def _feed_virtual(dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock) -> Iterator[PacedCall]:
@@ -49,12 +49,12 @@ def _feed_virtual(dues_s: Sequence[float], calls: Iterator[Callable[[], object]]
 
 
 def _feed_by_clock(
-    dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock, *, asleep: bool
+    dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock, *, may_sleep: bool
 ) -> Iterator[PacedCall]:
     origin_ns = clock.now_ns()
     for due_s, call in zip(dues_s, calls, strict=True):
-        # Absolute deadlines: a late chunk does not push the ones behind it.
-        clock.wait_until_ns(origin_ns + round(due_s * 1e9), asleep=asleep)
+        # Absolute deadlines: a late chunk does not delay the ones after it.
+        clock.wait_until_ns(origin_ns + round(due_s * 1e9), may_sleep=may_sleep)
         start_s = max(due_s, (clock.now_ns() - origin_ns) / 1e9)
         timing = clock.time(call)
         yield PacedCall(due_s, start_s, start_s + timing.wall_s, timing.spans, timing.result)

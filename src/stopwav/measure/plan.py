@@ -1,16 +1,62 @@
-"""The plan of a measurement, chosen before any number is seen."""
+"""A workload, the thing to measure, and the plan of its measurement, chosen before any number is seen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from numbers import Integral, Real
+from typing import Protocol
 
 from stopwav.errors import StopwavError
+
+Scalar = str | int | float | bool | None
 
 _WHOLE = ("rounds", "min_values", "max_values", "seed", "memory_limit_bytes")
 # A round may do without a warm-up, and stop as soon as it has its values.
 _MAY_BE_ZERO = ("warmup_s", "min_values_s")
+
+
+class Workload(Protocol):
+    """One thing to time: `setup` is untimed, runs in the fresh process, and returns the call that is timed."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def params(self) -> Mapping[str, Scalar]: ...
+
+    def setup(self) -> Callable[[], object]: ...
+
+
+@dataclass(frozen=True)
+class FunctionWorkload:
+    """A plain function as a workload that needs no set-up."""
+
+    function: Callable[[], object]
+    name: str
+    params: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def setup(self) -> Callable[[], object]:
+        """Return the function itself."""
+        return self.function
+
+
+def as_workload(thing: Workload | Callable[[], object]) -> Workload:
+    """Return a workload as it is, and a plain function wrapped as one."""
+    if hasattr(thing, "setup"):
+        for part in ("name", "params"):
+            if not hasattr(thing, part):
+                raise StopwavError(f"measure: {thing!r} has a `setup` and no `{part}`; a workload has both")
+        return thing  # type: ignore[return-value]
+    if not callable(thing):
+        raise StopwavError(f"measure: {thing!r} is not a function; give one, or a workload with a `setup`")
+    if inspect.iscoroutinefunction(thing):
+        raise StopwavError(f"measure: {thing!r} is asynchronous: calling it runs nothing; wrap it in asyncio.run(…)")
+    if inspect.isgeneratorfunction(thing) or inspect.isasyncgenfunction(thing):
+        raise StopwavError(f"measure: {thing!r} is a generator: calling it runs nothing; measure what consumes it")
+    return FunctionWorkload(thing, getattr(thing, "__name__", repr(thing)))
 
 
 @dataclass(frozen=True)
@@ -29,24 +75,25 @@ class Plan:
     seed: int = 0
     min_values_s: float = 1.0
     max_values_s: float = 20.0
-    # Energy takes windows of seconds of its own: asked for, not taken by default.
+    # Off by default: energy takes separate windows of several seconds.
     energy: bool = False
-    # Bytes a round's process may take from the host before it is recorded as `oom`; no limit where it is None.
+    # Bytes of host memory at which a round's process is recorded as `oom`; None is no limit.
     memory_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "energy" or (value is None and field.default is None):
+        for field_ in fields(self):
+            value = getattr(self, field_.name)
+            if field_.name == "energy" or (value is None and field_.default is None):
                 continue
-            whole = field.name in _WHOLE
-            number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-            if not number or not isfinite(value):
+            whole = field_.name in _WHOLE
+            is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+            hint = f"leave it out for {field_.default!r}"
+            if not is_number or not isfinite(value):
                 kind = "a whole number" if whole else "a finite number"
-                raise StopwavError(f"plan: {field.name}={value!r} is not {kind}; leave it out for {field.default!r}")
-            if field.name != "seed" and (value < 0 or (value == 0 and field.name not in _MAY_BE_ZERO)):
-                least = "0 or more" if field.name in _MAY_BE_ZERO else "greater than 0"
-                raise StopwavError(f"plan: {field.name}={value!r} must be {least}; leave it out for {field.default!r}")
+                raise StopwavError(f"plan: {field_.name}={value!r} is not {kind}; {hint}")
+            if field_.name != "seed" and (value < 0 or (value == 0 and field_.name not in _MAY_BE_ZERO)):
+                least = "0 or more" if field_.name in _MAY_BE_ZERO else "greater than 0"
+                raise StopwavError(f"plan: {field_.name}={value!r} must be {least}; {hint}")
         if self.max_values < self.min_values:
             raise StopwavError(
                 f"plan: max_values={self.max_values} is below min_values={self.min_values}; raise it or lower the other"

@@ -1,4 +1,4 @@
-"""A fresh process that holds one object; every way it can end is an outcome and not an exception."""
+"""A fresh process that holds one object; every way it can end is an outcome, not an exception."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from typing import Any
 import cloudpickle
 
 from stopwav.errors import Status, StopwavError
-from stopwav.measure.worker import speaks_of_memory
+from stopwav.measure.worker import mentions_out_of_memory
 
-# Enough of what a dying process wrote to tell why; a native stack dump can be megabytes.
+# Enough of a dying process's output to show the reason; a native stack dump can be megabytes.
 LAST_WORDS_BYTES = 2000
-# Three weeks: a pipe takes no longer wait.
+# Three weeks: a pipe accepts no longer timeout.
 LONGEST_WAIT_S = 2e6
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a request ended: its value where it went well, otherwise what happened and what the process last wrote."""
+    """The outcome of a request: its value where it succeeded, otherwise the reason and the process's last output."""
 
     status: Status
     value: Any = None
@@ -43,9 +43,9 @@ class Outcome:
 
 
 class FreshProcess:
-    """A new interpreter (never a fork) that made one object by `factory(*arguments)` and answers calls of its methods.
+    """A new interpreter (never a fork) that makes one object by `factory(*arguments)` and runs its methods on request.
 
-    The parent blocks on the pipe and never polls: nothing spins beside the measurement.
+    The parent blocks on the pipe and never polls: nothing spins during the measurement.
     """
 
     def __init__(self, factory: Callable[..., object], *arguments: object) -> None:
@@ -65,14 +65,14 @@ class FreshProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there to be asked."""
+        """Whether the process can take requests."""
         return self._process is not None
 
     def start(self, time_limit_s: float) -> Outcome:
-        """The outcome of starting the process and making the object."""
+        """Start the process and make the object."""
         ours, theirs = Pipe()
         self._oom_kills = _oom_kill_count()
-        # The path is handed over as it is, so that whatever the parent could import the worker can.
+        # The worker gets the parent's path, so that it can import whatever the parent could.
         code = (
             f"import sys; sys.path[:] = {sys.path!r}; from stopwav.measure.worker import main; main({theirs.fileno()})"
         )
@@ -82,7 +82,7 @@ class FreshProcess:
             stdout=self._log,
             stderr=self._log,
             pass_fds=(theirs.fileno(),),
-            # A session of its own: Ctrl-C reaches the parent alone, and whatever an engine started ends with it.
+            # A separate session: Ctrl-C reaches only the parent, and whatever an engine starts is killed with it.
             start_new_session=True,
         )
         theirs.close()
@@ -90,19 +90,19 @@ class FreshProcess:
         return self._ask(self._request, time_limit_s)
 
     def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
-        """The outcome of calling a method of the object."""
+        """Call a method of the object."""
         return self._ask((method, arguments), time_limit_s)
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         self._end()
         self._log.close()
 
     def _ask(self, request: tuple[object, ...], time_limit_s: float) -> Outcome:
         if self._pipe is None:
-            return Outcome("crashed", message="the process has ended already")
+            return Outcome("crashed", message="the process has already ended")
         try:
-            self._pipe.send_bytes(_packed(request))
+            self._pipe.send_bytes(_pickled(request))
             if not self._pipe.poll(min(time_limit_s, LONGEST_WAIT_S)):
                 self._end()
                 return self._failed("timeout", f"no answer within {time_limit_s:g} s; killed")
@@ -110,7 +110,7 @@ class FreshProcess:
         except (EOFError, ConnectionError):
             return self._died()
         if status == "error" and "bad_alloc" in self._last_words():
-            status = "oom"  # a native library wrote what its error does not say
+            status = "oom"  # a native library printed what its error does not contain
         return Outcome("ok", value) if status == "ok" else self._failed(status, value)
 
     def _died(self) -> Outcome:
@@ -119,8 +119,8 @@ class FreshProcess:
         self._end()
         if code == -signal.SIGKILL and _oom_kill_count() > self._oom_kills:
             return self._failed("oom", "killed by the kernel: out of memory")
-        if code == -signal.SIGABRT and speaks_of_memory(self._last_words()):
-            # An uncaught std::bad_alloc: C++ has no other way to end.
+        if code == -signal.SIGABRT and mentions_out_of_memory(self._last_words()):
+            # An uncaught std::bad_alloc aborts.
             return self._failed("oom", "aborted: an allocation failed")
         if code < 0:
             return self._failed("crashed", f"crashed ({signal.Signals(-code).name})")
@@ -145,17 +145,17 @@ class FreshProcess:
             self._process = None
 
 
-def _packed(request: tuple[object, ...]) -> bytes:
+def _pickled(request: tuple[object, ...]) -> bytes:
     try:
         return bytes(cloudpickle.dumps(request))
     except (pickle.PicklingError, TypeError) as error:
         raise StopwavError(
-            f"a fresh process cannot be sent what it is to run: {error}; make such things in it, or in a `setup`"
+            f"cannot send the workload to a new process: {error}; create such objects there, or in a `setup`"
         ) from error
 
 
 def _oom_kill_count() -> int:
-    """Processes of this control group that the kernel has killed for memory so far; 0 where it does not say."""
+    """Return how many processes of this control group the kernel has killed for memory; 0 where it is not counted."""
     try:
         lines = Path("/sys/fs/cgroup/memory.events").read_text().splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

@@ -1,5 +1,4 @@
-"""One round's numbers: first call, warm-up, loops, values, stop rule. The one loop in the package that repeats a call
-to time it."""
+"""The samples of one round: first call, warm-up, loops, values, stop rule. No other loop repeats a call to time it."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from stopwav.errors import Caution
 from stopwav.measure.clock import Clock, Timing
 from stopwav.measure.plan import Plan
 
-# Caches, allocators and just-in-time compilers settle within a few calls; a process that has not after this many, or
-# after half a minute, is measured as it is and said to be not warm.
+# Caches, allocators and just-in-time compilers settle within a few calls; a process that has not settled after this
+# many, or after half a minute, is measured as it is, with the warning `not-warm`.
 MIN_WARMUP_CALLS = 3
 MAX_WARMUP_CALLS = 20
 MAX_WARMUP_S = 30.0
@@ -20,13 +19,13 @@ MAX_WARMUP_S = 30.0
 MIN_VALUE_S = 0.010
 # Values are added five at a time: testing the stop rule after each one would stop on lucky streaks more often.
 STEP = 5
-# Drift between the last and the middle third of the warm-up beyond which the process is called "not warm".
+# Drift between the last and the middle third of the warm-up above which the warning `not-warm` is given.
 WARM_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Samples:
-    """One round of a workload: what its first call, its warm-up and each value took, per iteration, in seconds."""
+    """The times of one round, in seconds per iteration: its first call, its warm-up and each value."""
 
     first_s: float
     warmup_s: tuple[float, ...]
@@ -38,16 +37,16 @@ class Samples:
 
 
 def load_statistics() -> None:
-    """Nothing, but what the stop rule needs is in memory, and is not counted as memory that a workload took."""
+    """Load what the stop rule needs, so that it is not counted as memory of the workload."""
     import statistics
 
     # Used once, since NumPy imports some of its parts when they are first needed.
-    _precise([Timing(float(value), None, (), None) for value in range(1, 11)], 0.0)
+    _is_precise([Timing(float(value), None, (), None) for value in range(1, 11)], 0.0)
     del statistics
 
 
 def sample(call: Callable[[], object], clock: Clock, plan: Plan) -> Samples:
-    """The samples of one round of `call`."""
+    """Take the samples of one round of `call`."""
     first_s = clock.time(call).wall_s
     warmup_s, cautions = warm_up(call, clock, plan)
     loops = choose_loops(call, clock)
@@ -64,20 +63,20 @@ def sample(call: Callable[[], object], clock: Clock, plan: Plan) -> Samples:
 
 
 def warm_up(call: Callable[[], object], clock: Clock, plan: Plan) -> tuple[tuple[float, ...], tuple[Caution, ...]]:
-    """The warm-up calls in seconds, never mixed into the values, and a caution if the process was still changing."""
-    taken_s: list[float] = []
-    while len(taken_s) < MAX_WARMUP_CALLS and sum(taken_s) < MAX_WARMUP_S:
-        if len(taken_s) >= MIN_WARMUP_CALLS and sum(taken_s) >= plan.warmup_s:
+    """Warm up and return the seconds of each call, with a caution if the process was still changing."""
+    values_s: list[float] = []
+    while len(values_s) < MAX_WARMUP_CALLS and sum(values_s) < MAX_WARMUP_S:
+        if len(values_s) >= MIN_WARMUP_CALLS and sum(values_s) >= plan.warmup_s:
             break
-        taken_s.append(clock.time(call).wall_s)
-    return tuple(taken_s), _warmth(taken_s)
+        values_s.append(clock.time(call).wall_s)
+    return tuple(values_s), _warmup_cautions(values_s)
 
 
-def _warmth(values_s: list[float]) -> tuple[Caution, ...]:
+def _warmup_cautions(values_s: list[float]) -> tuple[Caution, ...]:
     from statistics import median
 
     third = len(values_s) // 3
-    # One value against one other is noise on any shared machine: that says nothing about warmth.
+    # One value against one other is noise on any shared machine.
     if third < 2:
         return ()
     middle, last = median(values_s[third : 2 * third]), median(values_s[2 * third :])
@@ -88,14 +87,14 @@ def _warmth(values_s: list[float]) -> tuple[Caution, ...]:
 
 
 def choose_loops(call: Callable[[], object], clock: Clock) -> int:
-    """Iterations per value: 1 for calls of 10 ms or more, else doubled until a value takes that long."""
+    """Return the iterations per value: 1 for calls of 10 ms or more, else doubled until a value takes that long."""
     loops = 1
-    # A clock that prepares each call, and whose events are fine enough for a short one.
+    # Such a clock prepares each call, and its events resolve a short one.
     if getattr(clock, "one_at_a_time", False):
         return loops
     while clock.time(partial(_repeat, call, loops)).wall_s < MIN_VALUE_S:
         loops *= 2
-        # A call that costs nothing at all (a fake clock that stands still) must not loop for ever.
+        # With a fake clock that stands still this would never end.
         if loops >= 1 << 24:
             break
     return loops
@@ -112,18 +111,18 @@ def _take_values(call: Callable[[], object], loops: int, clock: Clock, plan: Pla
     spent_s = 0.0
     while True:
         timing = clock.time(block)
-        # What a call returns may be as large as the model's output: it is not held while others are timed.
+        # The result may be as large as the model's output: it is not kept while others are timed.
         timings.append(Timing(timing.wall_s, timing.device_s, timing.spans, None))
         spent_s += timing.wall_s
         count = len(timings)
         if count >= plan.max_values or spent_s >= plan.max_values_s:
             return timings
         enough = count >= plan.min_values and spent_s >= plan.min_values_s
-        if enough and (count - plan.min_values) % STEP == 0 and _precise(timings, plan.precision):
+        if enough and (count - plan.min_values) % STEP == 0 and _is_precise(timings, plan.precision):
             return timings
 
 
-def _precise(timings: list[Timing], precision: float) -> bool:
+def _is_precise(timings: list[Timing], precision: float) -> bool:
     from stopwav.stats import median_interval
 
     median, low, high = median_interval([timing.wall_s for timing in timings])

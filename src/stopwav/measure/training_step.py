@@ -1,4 +1,7 @@
-"""One training step: data, forward, loss, backward, optimiser, with or without somebody watching."""
+"""One training step (data, forward, loss, backward, optimiser), and a timer for the rows that are active during it.
+
+On CUDA the timer also records the device's time, without waiting for the device in between.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,21 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 from stopwav.errors import StopwavError
-from stopwav.measure.module_rows import DATA, LOSS, MODEL, OPTIMIZER, REST
-from stopwav.measure.step_timer import StepTimer
+from stopwav.measure.clock import CudaEvents, device_index
+from stopwav.measure.module_rows import PHASE_ROWS, REST
 
-PHASES = ("data", "forward", "loss", "backward", "optimizer", "rest")
-_ROWS = {"data": DATA, "forward": MODEL, "loss": LOSS, "backward": LOSS, "optimizer": OPTIMIZER}
+PHASES = tuple(PHASE_ROWS)
 
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """What a step is fed with: inputs for the model, targets for the loss, and how many frames of it are real.
+    """One batch: inputs for the model, targets for the loss, and how many frames are real and padded.
 
-    Inputs are given to the model as they are, a tuple as its arguments, a mapping as its keywords.
+    Inputs are passed to the model as they are, a tuple as arguments, a mapping as keywords.
     """
 
     inputs: Any
@@ -32,78 +35,135 @@ class TrainingBatch:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A model, where its batches come from (by the number of the step), its loss, and its optimiser."""
+    """A model, the function that makes the batch of a step, its loss, and its optimiser."""
 
     model: Any
     make_batch: Callable[[int], Any]
     loss_fn: Callable[[Any, Any], Any]
     optimizer: Any
     device: str = "cpu"
-    # The type that `torch.autocast` computes in, as a name of torch; none without it.
+    # The dtype of `torch.autocast`, by its name in torch; None is no autocast.
     autocast: str | None = None
 
 
-class Watch(Protocol):
-    """Somebody who is told of the phases of a step."""
+class StepObserver(Protocol):
+    """Something that is notified of the phases of a step."""
 
     def phase(self, name: str) -> AbstractContextManager[None]: ...
 
     def before_backward(self, loss: Any) -> None: ...
 
 
-class PhaseWatch:
-    """A watch of the phases alone: no hook on any module."""
-
-    def __init__(self, timer: StepTimer) -> None:
-        self._timer = timer
-        self._open = ""
-
-    def phase(self, name: str) -> PhaseWatch:
-        """Mark a phase of the step."""
-        self._open = name
-        return self
-
-    def before_backward(self, loss: Any) -> None:
-        """Nothing."""
-
-    def __enter__(self) -> None:
-        self._timer.mark(_ROWS[self._open], self._open)
-
-    def __exit__(self, *error: object) -> None:
-        self._timer.mark(REST, "rest")
-
-
-def run_step(job: TrainingJob, index: int, watch: Watch) -> TrainingBatch:
-    """One step of training on the batch of that number, which is returned."""
-    with watch.phase("data"):
+def run_step(job: TrainingJob, index: int, observer: StepObserver) -> TrainingBatch:
+    """Run one training step on the batch of that number, and return the batch."""
+    with observer.phase("data"):
         batch = as_batch(job.make_batch(index))
-    with watch.phase("forward"), _autocast(job):
+    with observer.phase("forward"), _autocast(job):
         output = _forward(job.model, batch.inputs)
-    with watch.phase("loss"), _autocast(job):
-        loss = checked_loss(job.loss_fn(output, batch.targets))
+    with observer.phase("loss"), _autocast(job):
+        loss = _checked_loss(job.loss_fn(output, batch.targets))
     del output
-    watch.before_backward(loss)
-    with watch.phase("backward"):
+    observer.before_backward(loss)
+    with observer.phase("backward"):
         loss.backward()
-    with watch.phase("optimizer"):
+    with observer.phase("optimizer"):
         job.optimizer.step()
         job.optimizer.zero_grad(set_to_none=True)
     return batch
 
 
-def as_batch(made: Any) -> TrainingBatch:
-    """The batch itself, or a pair of inputs and targets as one."""
-    if isinstance(made, TrainingBatch):
-        return made
-    if isinstance(made, list | tuple) and len(made) == 2:
-        return TrainingBatch(*made)
+@dataclass(frozen=True)
+class RowTime:
+    """Seconds in which a row itself was active, by the wall clock and by the device (None without one)."""
+
+    wall_s: float
+    device_s: float | None
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time of a step, and of each row in each phase; these add up to it."""
+
+    wall_s: float
+    device_s: float | None
+    parts: dict[tuple[str, str], RowTime]
+
+    def phase(self, name: str) -> RowTime:
+        """Return the time of a phase."""
+        parts = [part for (_, phase), part in self.parts.items() if phase == name]
+        device_s = None if self.device_s is None else sum(part.device_s or 0.0 for part in parts)
+        return RowTime(sum(part.wall_s for part in parts), device_s)
+
+
+class StepTimer:
+    """Records at which moments another row becomes active, and adds up the time of each."""
+
+    def __init__(self, device: str = "cpu", now_ns: Callable[[], int] = perf_counter_ns) -> None:
+        self._events = CudaEvents(device_index(device)) if device.startswith("cuda") else None
+        self._now_ns = now_ns
+        self._marks: list[tuple[str, str, int, Any]] = []
+
+    def begin(self) -> None:
+        """Begin a step, once the device has finished earlier work."""
+        self._marks.clear()
+        if self._events:
+            self._events.begin()
+        self.mark(REST, "rest")
+
+    def mark(self, row: str, phase: str) -> None:
+        """Record that a row is active from now on."""
+        self._marks.append((row, phase, self._now_ns(), self._events.record() if self._events else None))
+
+    def end(self) -> StepTime:
+        """End the step, wait for the device, and add up."""
+        last_event = self._events.end() if self._events else None
+        end_ns = self._now_ns()
+        sums: dict[tuple[str, str], list[float]] = {}
+        following = [*self._marks[1:], ("", "", end_ns, last_event)]
+        for (row, phase, start_ns, event), (_, _, stop_ns, next_event) in zip(self._marks, following, strict=True):
+            part = sums.setdefault((row, phase), [0.0, 0.0])
+            part[0] += (stop_ns - start_ns) / 1e9
+            part[1] += event.elapsed_time(next_event) / 1e3 if self._events else 0.0
+        parts = {key: RowTime(wall, device if self._events else None) for key, (wall, device) in sums.items()}
+        device_s = sum(part.device_s or 0.0 for part in parts.values()) if self._events else None
+        return StepTime((end_ns - self._marks[0][2]) / 1e9, device_s, parts)
+
+
+class PhaseProfiler:
+    """An observer that times only the phases: it puts no hook on any module."""
+
+    def __init__(self, timer: StepTimer) -> None:
+        self._timer = timer
+        self._phase = ""
+
+    def phase(self, name: str) -> PhaseProfiler:
+        """Mark a phase of the step."""
+        self._phase = name
+        return self
+
+    def before_backward(self, loss: Any) -> None:
+        """Do nothing: the graph is not needed."""
+
+    def __enter__(self) -> None:
+        self._timer.mark(PHASE_ROWS[self._phase], self._phase)
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.mark(REST, "rest")
+
+
+def as_batch(batch: Any) -> TrainingBatch:
+    """Return a batch as it is, and a pair of inputs and targets as one."""
+    if isinstance(batch, TrainingBatch):
+        return batch
+    if isinstance(batch, list | tuple) and len(batch) == 2:
+        return TrainingBatch(*batch)
     raise StopwavError(
-        f"step: make_batch returned a {type(made).__name__}; give a pair (inputs, targets), or stopwav.TrainingBatch"
+        f"step: make_batch returned a {type(batch).__name__}; return a pair (inputs, targets), or stopwav.TrainingBatch"
     )
 
 
-def checked_loss(loss: Any) -> Any:
-    """The loss, where it is one number that gradients can be taken of."""
+def _checked_loss(loss: Any) -> Any:
+    """Return the loss if it is one number with a gradient; raise otherwise."""
     shape = getattr(loss, "shape", None)
     if shape is None or not hasattr(loss, "requires_grad"):
         raise StopwavError(f"step: the loss is a {type(loss).__name__}; loss_fn has to return a tensor of one number")
@@ -126,21 +186,22 @@ def _forward(model: Any, inputs: Any) -> Any:
     else:
         arguments = (inputs,)
     try:
-        # Before the model is called, so that an error inside of it is not taken for one about its arguments.
+        # Before the model is called, so that an error inside it is not mistaken for one about its arguments.
         inspect.signature(model.forward).bind(*arguments, **keywords)
     except TypeError as error:
-        given = [*(f"{type(one).__name__}" for one in arguments), *(f"{name}=" for name in keywords)]
-        wanted = inspect.signature(model.forward)
+        given = [*(type(argument).__name__ for argument in arguments), *(f"{name}=" for name in keywords)]
+        signature = _short(inspect.signature(model.forward))
         raise StopwavError(
-            f"step: {type(model).__name__}.forward{_short(wanted)} was given ({', '.join(given)}): {error}; "
-            "let make_batch return its inputs as a tuple or a mapping"
+            f"step: {type(model).__name__}.forward{signature} was given ({', '.join(given)}): {error}; "
+            "make_batch has to return its inputs as a tuple or a mapping"
         ) from None
     return model(*arguments, **keywords)
 
 
 def _short(signature: inspect.Signature) -> str:
-    """A signature by names alone, those that have to be given first."""
-    names = [name if one.default is one.empty else f"{name}=…" for name, one in signature.parameters.items()]
+    """Return a signature by names alone, with `=…` for those that have a default."""
+    parameters = signature.parameters.items()
+    names = [name if parameter.default is parameter.empty else f"{name}=…" for name, parameter in parameters]
     return f"({', '.join(names)})"
 
 

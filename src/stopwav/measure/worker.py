@@ -1,6 +1,6 @@
-"""What runs inside the fresh process: makes one object and answers calls of its methods, one at a time.
+"""The program of a fresh process: makes one object and runs its methods on request, one at a time.
 
-Messages are cloudpickles over a pipe of their own, so that whatever an engine prints cannot break the protocol.
+Messages are cloudpickles over a separate pipe, so that an engine's output cannot break the protocol.
 A request is `(method, arguments)`, a reply `(status, value or message)`.
 """
 
@@ -19,10 +19,10 @@ from stopwav.errors import StopwavError
 
 _PR_SET_PDEATHSIG = 1
 
-# Whether this process is a worker: what users watch in it must leave the marks alone that the round reads.
+# Whether this process is a worker: code that users profile in it must not reset the memory marks that the round reads.
 serving = False
 
-# What libraries say in errors of other types: torch on the CPU, onnxruntime, the C and C++ libraries, the loader.
+# The wording of other error types: torch on the CPU, onnxruntime, the C and C++ libraries, the loader.
 _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|out of memory|not enough memory|(can't|cannot|can not|failed to|unable to) allocate|"
     r"failed to map segment",
@@ -31,7 +31,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 def main(descriptor: int) -> None:
-    """Serve the parent at the other end of the pipe until it closes it."""
+    """Answer the parent's requests until it closes the pipe."""
     global serving
     serving = True
     _die_with_parent()
@@ -56,26 +56,26 @@ def _answer(request: bytes, target: Any) -> tuple[bytes, Any]:
             target = factory(*arguments)
             return cloudpickle.dumps(("ok", None)), target
         return cloudpickle.dumps(("ok", getattr(target, method)(*arguments))), target
-    except BaseException as error:  # whatever the code under test raises is a result
+    except BaseException as error:  # any error of the code under test is a result
         return cloudpickle.dumps(("oom" if is_out_of_memory(error) else "error", describe_error(error))), target
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that memory, of the host or of a device, ran out."""
+    """Return whether the error says that host or device memory ran out."""
     # torch's OutOfMemoryError is recognised by name: torch is not imported here.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    # Our own errors are about other things, and so is what a model raises for a wrong input.
-    return isinstance(error, (RuntimeError, OSError, ImportError)) and speaks_of_memory(str(error))
+    # Our own errors, and those that a model raises for a wrong input, are about other things.
+    return isinstance(error, (RuntimeError, OSError, ImportError)) and mentions_out_of_memory(str(error))
 
 
-def speaks_of_memory(text: str) -> bool:
-    """Whether an error's message, or the last words of a process, say that an allocation failed."""
+def mentions_out_of_memory(text: str) -> bool:
+    """Return whether an error message or a process's last words say that an allocation failed."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 
 def describe_error(error: BaseException) -> str:
-    """One line: the message of our own errors, and the type, the message and the place of any other."""
+    """Return one line: the message of our own errors; the type, message and place of any other."""
     if isinstance(error, StopwavError):
         return str(error)
     place = ""
@@ -84,12 +84,12 @@ def describe_error(error: BaseException) -> str:
         trace = trace.tb_next
     if trace is not None:
         place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
-    told = f": {error}" if str(error) else ""
-    return f"{type(error).__name__}{told}{place}".replace("\n", " ")
+    message = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{message}{place}".replace("\n", " ")
 
 
 def _die_with_parent() -> None:
-    # A parent killed by SIGKILL cannot clean up: without this an engine that hangs would outlive it for ever.
+    # A parent killed by SIGKILL cannot clean up: without this an engine that hangs would outlive it forever.
     if sys.platform != "linux":
         return
     import ctypes

@@ -1,1 +1,1 @@
-"""Reference networks in PyTorch: what engines run when no toolkit is asked for."""
+"""Reference networks in PyTorch: the models of our own engines."""

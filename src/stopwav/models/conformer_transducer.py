@@ -1,4 +1,4 @@
-"""The Conformer transducer whose training step is measured: encoder, predictor, joiner, simple projections."""
+"""The Conformer transducer whose training step is measured: encoder, predictor, joiner, and simple projections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional
 from stopwav.models.scaled import ScaledConv1d, ScaledEmbedding, ScaledLinear
 from stopwav.models.scaled_conformer import EncoderShape, ScaledConformer
 
-# The names under which older recipes label the parts of this model in a profiler's table, by module.
+# The names of the parts of this model in the profiler tables of older recipes, by module.
 LABELS = {
     "encoder": "rnnt_encoder",
     "encoder.embed": "rnnt_encoder_embed",
@@ -29,15 +29,15 @@ class TransducerShape:
 
     encoder: EncoderShape = field(default_factory=EncoderShape)
     symbols: int = 500
-    # How many tokens back the predictor looks.
+    # How many tokens the predictor looks back.
     context: int = 2
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the losses are computed from, `(batch, time, …)` and `(batch, labels + 1, …)`, and the encoder's lengths.
+    """The inputs of the losses, `(batch, time, …)` and `(batch, labels + 1, …)`, and the encoder's lengths.
 
-    The simple ones are scores of symbols, and are there where they were asked for.
+    The simple ones are scores of symbols, `None` where they are not needed.
     """
 
     encodings: Tensor
@@ -48,7 +48,7 @@ class Encoded:
 
 
 class StatelessPredictor(nn.Module):
-    """The text so far by its last tokens alone: an embedding and a convolution of each channel over them."""
+    """A predictor that sees only the last tokens: an embedding and a depthwise convolution over them."""
 
     def __init__(self, symbols: int, width: int, context: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class StatelessPredictor(nn.Module):
         self.convolution = ScaledConv1d(width, width, context, groups=width, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The predictions before each token and after the last, `(batch, labels + 1, width)`; 0 stands for no token."""
+        """Return the predictions before each token and after the last, `(batch, labels + 1, width)`; 0 is no token."""
         before = functional.pad(tokens, (self.context, 0))
         x = self.embedding(before).transpose(1, 2)
         return self.convolution(x).transpose(1, 2).relu()
@@ -73,12 +73,12 @@ class Joiner(nn.Module):
         self.output = ScaledLinear(width, symbols)
 
     def forward(self, encodings: Tensor, predictions: Tensor) -> Tensor:
-        """The logits of encodings and predictions that are projected already, of shapes that can be added."""
+        """Return the logits of encodings and predictions that are already projected; shapes broadcast."""
         return self.output((encodings + predictions).tanh())
 
 
 class ConformerTransducer(nn.Module):
-    """Features and tokens to what a transducer loss is computed from."""
+    """Features and tokens to the inputs of a transducer loss."""
 
     labels = LABELS
 
@@ -93,7 +93,7 @@ class ConformerTransducer(nn.Module):
         self.simple_predictor_proj = ScaledLinear(width, shape.symbols)
 
     def forward(self, features: Tensor, feature_lengths: Tensor, tokens: Tensor, simple: bool = True) -> Encoded:
-        """The encoded batch; the joiner itself belongs to the loss, which knows where it is needed."""
+        """Return the encoded batch; the loss calls the joiner where it needs it."""
         encodings, lengths = self.encoder(features, feature_lengths)
         predictions = self.predictor(tokens)
         return Encoded(

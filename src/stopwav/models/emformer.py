@@ -1,4 +1,4 @@
-"""The Emformer: a Transformer encoder that reads segment by segment, with a little audio ahead and the past in a cache.
+"""The Emformer: a Transformer encoder that reads segment by segment, with a little audio ahead and a cached past.
 
 Parameters have the names and shapes of torchaudio's `Emformer`, so that its checkpoints load. Frames are counted after
 the encoder's time reduction unless a name says otherwise.
@@ -46,7 +46,7 @@ class EmformerShape:
 
 
 class Attention(nn.Module):
-    """Multi-head attention of `(batch, time, width)` over itself."""
+    """Multi-head self-attention of `(batch, time, width)`."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Attention(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """The attended values."""
+        """Return the attended values."""
         tensors = self.emb_to_query(x), *self.emb_to_key_value(x).chunk(2, dim=-1)
         query, key, value = (tensor.unflatten(-1, (self.heads, -1)).transpose(1, 2) for tensor in tensors)
         attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
@@ -94,7 +94,7 @@ class Layer(nn.Module):
         return cast(nn.Linear, self.pos_ff[4])
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        """The layer's output."""
+        """Return the layer's output."""
         x = x + self.dropout(self.attention(self.layer_norm_input(x), bias))
         x = x + self.pos_ff(x)
         return self.layer_norm_output(x)
@@ -125,10 +125,10 @@ class EmformerEncoder(nn.Module):
         self.layer_norm = nn.LayerNorm(shape.encoding)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The encodings of whole utterances, and their lengths.
+        """Return the encodings of whole utterances, and their lengths.
 
         `features` is `(batch, time + right_context, bands)`, `lengths` counts feature frames without the context at the
-        end. Every segment sees its own copy of the frames ahead of it, as it does when streamed.
+        end. Every segment sees its own copy of the frames ahead of it, as in a stream.
         """
         shape = self.shape
         x = self._reduce(features)
@@ -151,9 +151,9 @@ class EmformerEncoder(nn.Module):
         return self.layer_norm(self.output_linear(x))
 
     def _ahead_of_segments(self, frames: int, lengths: Tensor) -> Tensor:
-        """The positions of the frames ahead of each segment, one block after the other, for each utterance.
+        """Return the positions of the frames ahead of each segment, one block after the other, for each utterance.
 
-        Those of an utterance's last segment begin where it ends, and not where the longest of the batch does.
+        Those of an utterance's last segment begin at its own end, not at that of the longest in the batch.
         """
         segment, ahead = self.shape.segment_frames, self.shape.ahead_frames
         ends = torch.arange(segment, frames + segment, segment, device=lengths.device)
@@ -161,7 +161,7 @@ class EmformerEncoder(nn.Module):
         return (ends[:, :, None] + torch.arange(ahead, device=lengths.device)).flatten(1)
 
     def _bias(self, frames: int, ahead_total: int, lengths: Tensor, x: Tensor) -> Tensor:
-        """What a frame may not see gets minus infinity: other segments' copies ahead, the far past, the future."""
+        """Return minus infinity for what a frame must not see: other segments' copies, the far past, the future."""
         shape, device = self.shape, x.device
         time = torch.arange(frames, device=device)
         segment_of = time // shape.segment_frames
@@ -172,6 +172,6 @@ class EmformerEncoder(nn.Module):
         sees_time = (time >= start - shape.left_context) & (time < start + shape.segment_frames)
         sees_time = sees_time & (time < lengths[:, None, None])
         sees = torch.cat([sees_copies.expand(len(lengths), -1, -1), sees_time], dim=2)
-        # A frame of padding would see nothing at all, and the mean of nothing is not a number: it sees itself.
+        # A frame of padding that saw nothing would become NaN, so it sees itself.
         sees = sees | torch.eye(sees.shape[1], dtype=torch.bool, device=device)
         return x.new_zeros(sees.shape).masked_fill(~sees, -torch.inf)[:, None]

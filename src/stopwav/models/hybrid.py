@@ -1,4 +1,4 @@
-"""The hybrid recognisers: an encoder, a CTC layer and an attention decoder over it, and how a batch is decoded."""
+"""The hybrid networks: an encoder, a CTC layer and an attention decoder; encoding and decoding of a batch."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from stopwav.models.blstm import BlstmEncoder
-from stopwav.models.conformer import ConformerEncoder
-from stopwav.models.ctc_prefix import CtcPrefixes, frame_log_probs
-from stopwav.models.ctc_search import greedy_labels, prefix_search
-from stopwav.models.hybrid_shapes import ConformerShape, LstmShape
-from stopwav.models.joint_score import AttentionTexts, JointScore
-from stopwav.models.joint_search import Limits, joint_search
-from stopwav.models.location_decoder import LocationDecoder
+from stopwav.models.conformer import ConformerEncoder, ConformerShape
+from stopwav.models.ctc import CtcPrefixScorer, frame_log_probs, greedy_labels, prefix_search
+from stopwav.models.joint_search import AttentionScorer, JointScorer, LengthLimits, joint_search
+from stopwav.models.lstm import BlstmEncoder, LocationDecoder, LstmShape
 from stopwav.models.transformer_decoder import TransformerDecoder
 
 
 class Hybrid(nn.Module):
-    """Encoder, CTC layer and attention decoder. Token 0 is CTC's blank, the last one begins and ends texts."""
+    """Encoder, CTC layer and attention decoder. Token 0 is CTC's blank; the last token begins and ends texts."""
 
     def __init__(self, shape: ConformerShape | LstmShape) -> None:
         super().__init__()
@@ -34,43 +30,43 @@ class Hybrid(nn.Module):
         self.ctc = nn.Linear(shape.width, shape.tokens)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The encodings of a batch, and how many frames each utterance has."""
+        """Return the encodings of a batch, and the number of frames of each utterance."""
         return self.encoder(features, lengths)
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How texts are searched for: the weight of CTC, the width of the beam, and tokens per encoder frame."""
+    """The options of decoding: the weight of CTC, the width of the beam, and the tokens per encoder frame."""
 
     ctc_weight: float
     beam: int
     min_len_ratio: float
     max_len_ratio: float
 
-    def limits(self, frames: int) -> Limits:
-        """How many tokens a text of so many frames may have."""
-        most = max(1, int(self.max_len_ratio * frames))
-        return Limits(fewest=min(most, int(self.min_len_ratio * frames)), most=most)
-
-
-def decode(model: Hybrid, encodings: Tensor, lengths: Tensor, how: Decoding) -> list[list[int]]:
-    """The tokens of each utterance."""
-    if how.ctc_weight == 1 and how.beam == 1:
-        return greedy_labels(model.ctc(encodings), lengths)
-    log_probs = frame_log_probs(model.ctc(encodings), lengths) if how.ctc_weight > 0 else None
-    if how.ctc_weight == 1:
-        assert log_probs is not None
-        return [tokens for tokens, _ in prefix_search(log_probs, how.beam)]
-    attention = AttentionTexts(model.decoder, encodings, lengths, how.beam)
-    ctc = CtcPrefixes(log_probs, lengths, how.beam) if log_probs is not None else None
-    limits = [how.limits(frames) for frames in lengths.tolist()]
-    score = JointScore(attention, ctc, how.ctc_weight)
-    found = joint_search(score, limits, how.beam, model.shape.tokens - 1, encodings.device)
-    return [text.tokens for text in found]
+    def limits(self, frames: int) -> LengthLimits:
+        """Return how many tokens the text of so many frames may have."""
+        max_tokens = max(1, int(self.max_len_ratio * frames))
+        return LengthLimits(min(max_tokens, int(self.min_len_ratio * frames)), max_tokens)
 
 
 def encode(model: Hybrid, features: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The encodings of utterances whose features are on the model's device, and how many frames each has."""
-    lengths = torch.tensor([len(one) for one in features], device=features[0].device)
+    """Return the encodings of a batch whose features are on the model's device, and the frames of each utterance."""
+    lengths = torch.tensor([len(utterance) for utterance in features], device=features[0].device)
     padded = nn.utils.rnn.pad_sequence(list(features), batch_first=True)
     return model(padded.to(model.ctc.weight.dtype), lengths)
+
+
+def decode(model: Hybrid, encodings: Tensor, lengths: Tensor, decoding: Decoding) -> list[list[int]]:
+    """Return the tokens of each utterance."""
+    if decoding.ctc_weight == 1 and decoding.beam == 1:
+        return greedy_labels(model.ctc(encodings), lengths)
+    log_probs = frame_log_probs(model.ctc(encodings), lengths) if decoding.ctc_weight > 0 else None
+    if decoding.ctc_weight == 1:
+        assert log_probs is not None
+        return [tokens for tokens, _ in prefix_search(log_probs, decoding.beam)]
+    attention = AttentionScorer(model.decoder, encodings, lengths, decoding.beam)
+    ctc = CtcPrefixScorer(log_probs, lengths, decoding.beam) if log_probs is not None else None
+    limits = [decoding.limits(frames) for frames in lengths.tolist()]
+    scorer = JointScorer(attention, ctc, decoding.ctc_weight)
+    texts = joint_search(scorer, limits, decoding.beam, model.shape.tokens - 1, encodings.device)
+    return [text.tokens for text in texts]

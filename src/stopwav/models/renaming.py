@@ -1,4 +1,4 @@
-"""Other toolkits' names of tensors as ours, by rules from a JSON file."""
+"""The tensor names of other toolkits, turned into ours by rules from a JSON file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ INCLUDED = Path(__file__).parent / "names"
 
 @dataclass(frozen=True)
 class Rule:
-    """Wherever the pattern is found in a name, the replacement stands instead; `None` leaves the tensor out."""
+    """Every match of the pattern in a name becomes the replacement; `None` drops the tensor."""
 
     pattern: re.Pattern[str]
     replacement: str | None
 
 
 def read_rules(names: str) -> list[Rule]:
-    """The rules of an included layout, such as `espnet`, or of a file: `{"rules": [[pattern, replacement], …]}`."""
+    """Read the rules of an included layout, such as `espnet`, or a file: `{"rules": [[pattern, replacement], …]}`."""
     included = {path.stem: path for path in sorted(INCLUDED.glob("*.json"))}
     path = included.get(names, Path(names))
     try:
@@ -32,7 +32,7 @@ def read_rules(names: str) -> list[Rule]:
         return [_rule(names, pattern, replacement) for pattern, replacement in rules]
     except OSError as error:
         raise StopwavError(
-            f"names={names}: {error.strerror}; name a file of rules, or one of {', '.join(included)}"
+            f"names={names}: {error.strerror}; give a file of rules, or one of {', '.join(included)}"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise StopwavError(
@@ -41,7 +41,7 @@ def read_rules(names: str) -> list[Rule]:
 
 
 def rename(tensors: Mapping[str, Tensor], rules: Sequence[Rule], path: Path) -> dict[str, Tensor]:
-    """The tensors by their new names: every rule is applied, in order, to what the one before it left."""
+    """Return the tensors by their new names, after applying every rule in order."""
     renamed: dict[str, Tensor] = {}
     origin: dict[str, str] = {}
     for name, tensor in tensors.items():
@@ -49,7 +49,7 @@ def rename(tensors: Mapping[str, Tensor], rules: Sequence[Rule], path: Path) -> 
         if new is None:
             continue
         if new in renamed:
-            raise StopwavError(f"{path}: {origin[new]} and {name} would both be {new}; check the rules of names=…")
+            raise StopwavError(f"{path}: {origin[new]} and {name} would both become {new}; check the rules of names=…")
         renamed[new], origin[new] = tensor, name
     return renamed
 
@@ -66,13 +66,13 @@ def _renamed(name: str, rules: Sequence[Rule]) -> str | None:
 
 def _rule(names: str, pattern: object, replacement: object) -> Rule:
     if not isinstance(pattern, str) or not isinstance(replacement, str | None):
-        raise StopwavError(f"names={names}: {pattern!r} → {replacement!r} is not a pattern and a text or null")
+        raise StopwavError(f"names={names}: {pattern!r} → {replacement!r}: expected a pattern, and a text or null")
     try:
-        # A replacement that names a group which the pattern has not would fail at the first name that fits; with an
-        # alternative that always fits it fails now.
+        # A replacement that refers to a missing group would fail at the first match; with an alternative that always
+        # matches it fails now.
         re.sub(f"{pattern}|", replacement or "", "")
         return Rule(re.compile(pattern), replacement)
     except re.error as error:
         raise StopwavError(
-            f"names={names}: {pattern!r} → {replacement!r} is no regular expression ({error})"
+            f"names={names}: {pattern!r} → {replacement!r} is not a valid regular expression ({error})"
         ) from error

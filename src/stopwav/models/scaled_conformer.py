@@ -1,24 +1,20 @@
-"""The Conformer encoder of the transducer that is trained: scaled layers, one norm a layer, and dropout.
+"""The Conformer encoder of the transducer whose training is measured: scaled layers, one norm per layer, and dropout.
 
-Nothing here changes gradients behind the model's back, as some recipes do to keep activations in a range: it would
-cost little, and train nothing here.
+Some recipes also change gradients to keep activations in a range. That costs little, and these models are not trained
+to an end, so it is left out.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stopwav.models.relative_attention import shifted, sinusoids
+from stopwav.models.conformer import relative_shift, sinusoids, subsampled
 from stopwav.models.scaled import BasicNorm, DoubleSwish, ScaledConv1d, ScaledConv2d, ScaledLinear
-
-# A number of frames or of bands, or a tensor of such.
-Count = TypeVar("Count", int, Tensor)
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class EncoderShape:
 
 
 class FrontEnd(nn.Module):
-    """`(batch, time, bands)` to about a quarter of the frames: three convolutions, two by steps of 2, and a linear."""
+    """`(batch, time, bands)` to about a quarter of the frames: three convolutions and a projection."""
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
@@ -50,7 +46,7 @@ class FrontEnd(nn.Module):
         self.norm = BasicNorm(learned=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """The frames."""
+        """Return the frames."""
         x = features[:, None]
         for convolution in (self.first, self.second, self.third):
             x = self.activation(convolution(x))
@@ -58,7 +54,7 @@ class FrontEnd(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention over the utterance itself, by what a frame holds and by how far away it is."""
+    """Multi-head self-attention that scores a frame by its content and by its distance."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -72,13 +68,14 @@ class SelfAttention(nn.Module):
         self.position_scale = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, distances: Tensor, mask: Tensor) -> Tensor:
-        """The attended values; `mask` is 0 for keys that count and -inf for padding, `(batch, 1, 1, time)`."""
+        """Return the attended values; `mask` is 0 for frames and -inf for padding, `(batch, 1, 1, time)`."""
         query, key, value = (self._split(part) for part in self.inputs(x).chunk(3, dim=-1))
         distance = self._split(self.position(distances)[None])
-        near = self.position_bias[:, None] * self.position_scale.exp()
-        bias = shifted((query + near) @ distance.transpose(2, 3)) / math.sqrt(query.shape[-1]) + mask
-        asked = query + self.content_bias[:, None] * self.content_scale.exp()
-        attended = functional.scaled_dot_product_attention(asked, key, value, attn_mask=bias.to(asked.dtype))
+        position_bias = self.position_bias[:, None] * self.position_scale.exp()
+        by_distance = (query + position_bias) @ distance.transpose(2, 3)
+        bias = relative_shift(by_distance) / math.sqrt(query.shape[-1]) + mask
+        query = query + self.content_bias[:, None] * self.content_scale.exp()
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype))
         return self.out(attended.transpose(1, 2).flatten(2))
 
     def _split(self, x: Tensor) -> Tensor:
@@ -86,7 +83,7 @@ class SelfAttention(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A gate, a convolution of each channel over time, an activation and a projection."""
+    """A gate, a depthwise convolution over time, an activation and a projection."""
 
     def __init__(self, width: int, kernel: int) -> None:
         super().__init__()
@@ -96,21 +93,21 @@ class Convolution(nn.Module):
         self.project = ScaledConv1d(width, width, 1)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """The output; `padding` says which frames are, `(batch, time)`."""
+        """Return the output; `padding` is true for padded frames, `(batch, time)`."""
         x = functional.glu(self.gate(x.transpose(1, 2)), dim=1)
-        # What stands in the padding would reach the last frames of the utterance.
+        # The content of the padding would reach the last frames of the utterance.
         x = self.depthwise(x.masked_fill(padding[:, None], 0.0))
         return self.project(self.activation(x)).transpose(1, 2)
 
 
 def feed_forward(shape: EncoderShape) -> nn.Sequential:
-    """Two linear layers with an activation and dropout between them."""
+    """Return two linear layers with an activation and dropout between them."""
     widen, narrow = ScaledLinear(shape.width, shape.feed_forward), ScaledLinear(shape.feed_forward, shape.width)
     return nn.Sequential(widen, DoubleSwish(), nn.Dropout(shape.dropout), narrow)
 
 
 class Layer(nn.Module):
-    """Feed-forward, attention, convolution, feed-forward, each added to what came in, and one norm at the end."""
+    """Feed-forward, attention, convolution, feed-forward, each added to its input, and one norm at the end."""
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
@@ -122,7 +119,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x: Tensor, distances: Tensor, mask: Tensor, padding: Tensor) -> Tensor:
-        """The layer's output."""
+        """Return the layer's output."""
         x = x + self.dropout(self.feed_forward_macaron(x))
         x = x + self.dropout(self.self_attn(x, distances, mask))
         x = x + self.dropout(self.conv(x, padding))
@@ -141,7 +138,7 @@ class ScaledConformer(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The encodings of a batch, and how many frames each utterance has."""
+        """Return the encodings of a batch, and the number of frames of each utterance."""
         x = self.embed(features)
         lengths = subsampled(lengths)
         time, width = x.shape[1:]
@@ -152,8 +149,3 @@ class ScaledConformer(nn.Module):
         for layer in self.layers:
             x = layer(x, distances, mask, padding)
         return x, lengths
-
-
-def subsampled(count: Count) -> Count:
-    """How many of so many frames, or bands, two convolutions of 3 by steps of 2 leave."""
-    return ((count - 1) // 2 - 1) // 2

@@ -1,8 +1,8 @@
-"""The Transformer decoder, one token at a time for all hypotheses of all utterances at once.
+"""The Transformer decoder, one token at a time for all hypotheses of a batch at once.
 
-Nothing is computed twice and no key or value is ever moved. Those of the audio are kept once for each utterance, not
-for each hypothesis: the hypotheses are the queries. Those of the texts stay where the step that made them put them; a
-table says which of them are a hypothesis's own past, so that a beam that is sorted anew sorts one table of bits.
+Nothing is computed twice and no key or value is moved. Those of the audio are stored once per utterance, not once per
+hypothesis: the hypotheses are the queries. Those of the texts stay where they were written; a table of bits says which
+of them are the past of a hypothesis, so that only this table is reordered with the beam.
 """
 
 from __future__ import annotations
@@ -14,48 +14,46 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stopwav.models.conformer import EPSILON
-from stopwav.models.hybrid_shapes import ConformerShape
-from stopwav.models.relative_attention import sinusoids
+from stopwav.models.conformer import EPSILON, ConformerShape, sinusoids
 
-# Room for as many tokens at first; it doubles when it is full.
+# The tokens that there is room for at first; it doubles when it is full.
 FIRST_ROOM = 16
 
 
 @dataclass
 class TransformerState:
-    """What the decoder remembers of some utterances, `(utterances, …)` each."""
+    """The state of the decoder for some utterances, `(utterances, …)` each."""
 
     beam: int
     audio: list[tuple[Tensor, Tensor]]  # keys and values of each block, (…, heads, time, width of a head)
     padding: Tensor  # 0 for frames, -inf for padding, (…, 1, 1, time)
     texts: list[tuple[Tensor, Tensor]]  # keys and values of each block, (…, heads, room · beam, width of a head)
-    past: Tensor  # whether a place is of the hypothesis's own text, (…, beam, room · beam)
+    past: Tensor  # whether a position belongs to the hypothesis's own text, (…, beam, room · beam)
     step: int = 0
 
     def reorder(self, parents: Tensor) -> None:
-        """Let every hypothesis go on from another one of its utterance: `(utterances, beam)`."""
+        """Replace each hypothesis by a parent of its utterance: `(utterances, beam)`."""
         self.past = self.past.take_along_dim(parents[:, :, None], dim=1)
 
     def keep(self, utterances: Tensor) -> None:
-        """Forget all but some utterances."""
+        """Drop all other utterances."""
         self.audio = [(keys[utterances], values[utterances]) for keys, values in self.audio]
         self.texts = [(keys[utterances], values[utterances]) for keys, values in self.texts]
         self.padding, self.past = self.padding[utterances], self.past[utterances]
 
     def begin_step(self) -> slice:
-        """The places of the step that begins, each hypothesis's own marked as its past."""
+        """Return the positions of the new step, after marking each hypothesis's own as its past."""
         if self.past.shape[2] == self.step * self.beam:
             self.texts = [(_doubled(keys), _doubled(values)) for keys, values in self.texts]
             self.past = torch.cat([self.past, torch.zeros_like(self.past)], dim=2)
-        places = slice(self.step * self.beam, (self.step + 1) * self.beam)
-        self.past[:, :, places] = torch.eye(self.beam, dtype=torch.bool, device=self.past.device)
+        positions = slice(self.step * self.beam, (self.step + 1) * self.beam)
+        self.past[:, :, positions] = torch.eye(self.beam, dtype=torch.bool, device=self.past.device)
         self.step += 1
-        return places
+        return positions
 
 
 class Attention(nn.Module):
-    """Multi-head attention whose keys and values come from elsewhere."""
+    """Multi-head attention over given keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -66,11 +64,11 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What `x` is found by, and what it then gives, by heads."""
+        """Return the keys and values of `x`, by heads."""
         return self._split(self.key(x)), self._split(self.value(x))
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """The attended values."""
+        """Return the attended values."""
         attended = functional.scaled_dot_product_attention(self._split(self.query(x)), keys, values, attn_mask=mask)
         return self.out(attended.transpose(1, 2).flatten(2))
 
@@ -92,13 +90,12 @@ class Block(nn.Module):
         self.audio_norm = nn.LayerNorm(width, EPSILON)
         self.feed_forward_norm = nn.LayerNorm(width, EPSILON)
 
-    def forward(self, x: Tensor, number: int, state: TransformerState, places: slice) -> Tensor:
-        """The block's output for the newest tokens, `(utterances, beam, width)`."""
-        own = self.text_norm(x)
+    def forward(self, x: Tensor, number: int, state: TransformerState, positions: slice) -> Tensor:
+        """Return the block's output for the newest tokens, `(utterances, beam, width)`."""
+        normed, end = self.text_norm(x), positions.stop
         keys, values = state.texts[number]
-        keys[:, :, places], values[:, :, places] = self.text.keys_and_values(own)
-        past = state.past[:, None, :, : places.stop]
-        x = x + self.text(own, keys[:, :, : places.stop], values[:, :, : places.stop], past)
+        keys[:, :, positions], values[:, :, positions] = self.text.keys_and_values(normed)
+        x = x + self.text(normed, keys[:, :, :end], values[:, :, :end], state.past[:, None, :, :end])
         x = x + self.audio(self.audio_norm(x), *state.audio[number], state.padding)
         return x + self.narrow(self.widen(self.feed_forward_norm(x)).relu())
 
@@ -115,7 +112,7 @@ class TransformerDecoder(nn.Module):
         self.output = nn.Linear(shape.width, shape.tokens)
 
     def start(self, encodings: Tensor, lengths: Tensor, beam: int) -> TransformerState:
-        """The state before the first token."""
+        """Return the state before the first token."""
         shape, (utterances, time, width) = self.shape, encodings.shape
         frames = torch.arange(time, device=encodings.device) < lengths[:, None]
         padding = encodings.new_zeros(frames.shape).masked_fill(~frames, -math.inf)
@@ -130,13 +127,13 @@ class TransformerDecoder(nn.Module):
         )
 
     def forward(self, tokens: Tensor, state: TransformerState) -> Tensor:
-        """What may follow these tokens, `(utterances, beam)` to `(utterances, beam, tokens)`; the state goes on."""
-        position = torch.full((1,), state.step, device=tokens.device)  # filled there: nothing is waited for
-        places = state.begin_step()
+        """Score what may follow these tokens, `(utterances, beam)` to `(…, tokens)`, and update the state."""
+        position = torch.full((1,), state.step, device=tokens.device)  # filled on the device: no wait
+        positions = state.begin_step()
         x = self.embedding(tokens) * math.sqrt(self.shape.width)
         x = x + sinusoids(position, self.shape.width).to(x.dtype)
         for number, block in enumerate(self.blocks):
-            x = block(x, number, state, places)
+            x = block(x, number, state, positions)
         logits = self.output(self.norm(x))
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 

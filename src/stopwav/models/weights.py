@@ -1,7 +1,7 @@
-"""Linear layers in the form that their processor reads fastest: as they are, packed, or in 8 bits.
+"""Linear layers in the form that the processor reads fastest: as they are, packed, or in 8 bits.
 
 A streaming step multiplies every weight with a handful of rows, so its time is the time to read the weights: the layout
-decides how near to memory speed that gets, and the number of bits how much there is to read.
+decides how close to memory speed that gets, and the number of bits how much there is to read.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ PACKED_FOR_ROWS = 8
 
 
 class Linear(Protocol):
-    """A linear layer, alone and with what comes behind it in a network."""
+    """A linear layer, alone and with the operation that follows it in a network."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` times the weights, plus the bias."""
+        """Return `x` times the weights, plus the bias."""
         ...
 
     def gelu(self, x: Tensor) -> Tensor:
-        """GELU of the layer."""
+        """Return GELU of the layer's result."""
         ...
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        """The layer plus another tensor."""
+        """Return the layer's result plus another tensor."""
         ...
 
 
@@ -42,40 +42,40 @@ class DenseLinear:
         self._weight, self._bias = weight, bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` times the weights, plus the bias."""
+        """Return `x` times the weights, plus the bias."""
         return functional.linear(x, self._weight, self._bias)
 
     def gelu(self, x: Tensor) -> Tensor:
-        """GELU of the layer."""
+        """Return GELU of the layer's result."""
         return functional.gelu(self(x))
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        """The layer plus another tensor."""
+        """Return the layer's result plus another tensor."""
         return other + self(x)
 
 
 class PackedLinear:
-    """Weights in oneDNN's blocked layout, for the CPU; what follows a product is done while it is in a register."""
+    """Weights in oneDNN's blocked layout, for the CPU; the operation after the product is done in registers."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), PACKED_FOR_ROWS)
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` times the weights, plus the bias."""
+        """Return `x` times the weights, plus the bias."""
         return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
 
     def gelu(self, x: Tensor) -> Tensor:
-        """GELU of the layer, in its exact form."""
+        """Return GELU of the layer's result, in its exact form."""
         return torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "gelu", [], "none")
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        """The layer plus another tensor."""
+        """Return the layer's result plus another tensor."""
         return torch.ops.mkldnn._linear_pointwise.binary(x, other, self._weight, self._bias, "add")
 
 
 class Int8Linear:
-    """Weights in 8 bits, one scale each row, and activations scaled to 8 bits at every call; for the CPU."""
+    """Weights in 8 bits with one scale per row, and activations scaled to 8 bits at every call; for the CPU."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny).double() / 127
@@ -86,42 +86,42 @@ class Int8Linear:
         self._packed = torch.ops.quantized.linear_prepack(quantised, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` times the weights, plus the bias."""
+        """Return `x` times the weights, plus the bias."""
         # Reduced range keeps sums from overflowing on processors without 8-bit dot products.
         return torch.ops.quantized.linear_dynamic(x, self._packed, True)
 
     def gelu(self, x: Tensor) -> Tensor:
-        """GELU of the layer."""
+        """Return GELU of the layer's result."""
         return functional.gelu(self(x))
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        """The layer plus another tensor."""
+        """Return the layer's result plus another tensor."""
         return other + self(x)
 
 
-def best_for(device: torch.device, precision: str, compiled: bool = False) -> type[Linear]:
-    """The kind of layer that is fastest on a device in a precision."""
+def fastest_linear(device: torch.device, precision: str, compiled: bool = False) -> type[Linear]:
+    """Return the kind of layer that is fastest on a device in a precision."""
     if precision == "int8":
         return Int8Linear
-    # A compiler packs the weights itself, and the GPU's libraries want them as they are.
+    # A compiler packs the weights itself, and the GPU's libraries need them as they are.
     packs = device.type == "cpu" and not compiled and precision in ("float32", "bfloat16")
     return PackedLinear if packs and hasattr(torch.ops.mkldnn, "_linear_pointwise") else DenseLinear
 
 
-def joined(kind: type[Linear], *layers: nn.Linear) -> Linear:
-    """Layers of the same input as one layer, their results side by side."""
+def fuse(kind: type[Linear], *layers: nn.Linear) -> Linear:
+    """Return layers of the same input as one layer, their results side by side."""
     biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-    # A layer alone keeps its own bias, so that a change of it shows.
+    # A single layer keeps its own bias tensor, so that later changes to it take effect.
     bias = torch.cat(biases) if len(biases) > 1 else next(iter(biases), None)
     return kind(torch.cat([layer.weight.detach() for layer in layers]), bias)  # type: ignore[call-arg]
 
 
-def keep_off_tiles() -> None:
-    """Keep oneDNN from AMX inside a virtual machine, where some announce it and then end the process that uses it.
+def disable_amx_in_vm() -> None:
+    """Keep oneDNN from using AMX inside a virtual machine: some announce it and then kill the process that uses it.
 
-    Nothing is lost in a streaming step: tiles speed up arithmetic, and its time is the reading of weights.
+    A streaming step loses nothing: AMX speeds up arithmetic, and its time is the reading of weights.
     """
-    cpu = Path("/proc/cpuinfo")
-    flags = cpu.read_text().split() if cpu.is_file() else []
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text().split() if cpuinfo.is_file() else []
     if "hypervisor" in flags and "amx_tile" in flags:
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

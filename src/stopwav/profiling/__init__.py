@@ -1,1 +1,1 @@
-"""The instrument in the user's own code: functions and blocks, steps of a loop, and traces that were exported."""
+"""The profiler for the user's own code: functions and blocks, steps of a loop, and exported traces."""

@@ -1,4 +1,4 @@
-"""What was seen of one piece of code: its passages added up, read at any time, from any thread."""
+"""The profile of one piece of code: its call samples added up, to be read at any time, from any thread."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stopwav.profiling.fork_lock import ForkLock
-from stopwav.profiling.passage import Passage
-from stopwav.profiling.peaks import Peak
+from stopwav.profiling.call_sample import CallSample
+from stopwav.profiling.peaks import ForkLock, Peak
 
 if TYPE_CHECKING:
     from stopwav.stats import Estimate
 
-# Reading the marks takes a fifth of a millisecond, outside the timed part. The first calls always have it, which costs
-# about 20 ms in all.
+# Reading the memory marks takes a fifth of a millisecond, outside the timed part. It is done for the first calls, which
+# costs about 20 ms in all.
 MEMORY_CALLS = 100
-# After them only code that takes so long that reading adds a few percent at the most.
+# After them it is done only for code that takes so long that reading adds a few percent at most.
 MEMORY_FROM_S = 0.010
 
-# One for all profiles, so that they can be copied and sent to another process; it is held for a microsecond.
+# One for all profiles, so that they can be copied and sent to another process; it is held for about a microsecond.
 _lock = ForkLock()
 
 
 @dataclass(frozen=True)
 class StageTotal:
-    """One stage over all calls: in how many of them it was passed, and its seconds."""
+    """One stage over all calls: in how many of them it ran, and its seconds."""
 
     calls: int
     total_s: float
 
     @property
     def mean_s(self) -> float:
-        """Seconds per call that passed it."""
+        """Seconds per call in which it ran."""
         return self.total_s / self.calls
 
 
 @dataclass(frozen=True)
 class PeakTotal:
-    """Memory over all calls that were read: the highest peak, the most one added, and whether none can be missed."""
+    """Memory over all calls in which it was read: the highest peak, the most one added, and whether that is exact."""
 
     peak_bytes: int
     over_baseline_bytes: int
@@ -47,10 +46,10 @@ class PeakTotal:
 
 
 class Profile:
-    """What was seen of one piece of code so far. It keeps eight bytes for each call and stage.
+    """The calls of one piece of code so far. It stores eight bytes per call and stage.
 
-    Calls that raised are counted as `errors`, with their seconds in `failed_s`, and are in no other number. Calls of a
-    function inside itself are counted as `inner_calls`: the outermost call's time holds theirs.
+    Calls that raised are counted in `errors`, with their seconds in `failed_s`, and are in no other number. Recursive
+    calls are counted in `inner_calls`: the outermost call's time includes theirs.
     """
 
     def __init__(self, name: str) -> None:
@@ -71,40 +70,40 @@ class Profile:
             self.inner_calls = 0
 
     def __str__(self) -> str:
-        from stopwav.profiling.call_sheet import call_sheet
+        from stopwav.profiling.tables import call_sheet
         from stopwav.report.sheet import sheet_text
 
         return sheet_text(call_sheet([self]))
 
-    def add(self, passage: Passage) -> None:
-        """Count one passage."""
+    def add(self, sample: CallSample) -> None:
+        """Add one call."""
         with _lock:
-            if passage.failed:
+            if sample.failed:
                 self.errors += 1
-                self.failed_s += passage.wall_s
+                self.failed_s += sample.wall_s
                 return
-            self._walls_s.append(passage.wall_s)
-            self._total_s += passage.wall_s
-            if passage.device_s is not None:
-                self._devices_s.append(passage.device_s)
-            for path, seconds in passage.stages.items():
+            self._walls_s.append(sample.wall_s)
+            self._total_s += sample.wall_s
+            if sample.device_s is not None:
+                self._devices_s.append(sample.device_s)
+            for path, seconds in sample.stages.items():
                 self._stages.setdefault(path, array("d")).append(seconds)
-            self._host = _highest(self._host, passage.host)
-            self._allocated = _highest(self._allocated, passage.allocated)
+            self._host = _highest(self._host, sample.host)
+            self._allocated = _highest(self._allocated, sample.allocated)
 
     def add_inner_call(self) -> None:
-        """Count one call of the function inside itself."""
+        """Count one recursive call."""
         with _lock:
             self.inner_calls += 1
 
     @property
     def reads_memory(self) -> bool:
-        """Whether the next call's memory is read: the first calls' is, and that of code that takes long."""
+        """Whether the next call's memory is read: yes for the first calls and for slow code."""
         return self.calls < MEMORY_CALLS or self._total_s > MEMORY_FROM_S * self.calls
 
     @property
     def calls(self) -> int:
-        """Calls that ended without an error."""
+        """The number of calls without an error."""
         return len(self._walls_s)
 
     @property
@@ -115,7 +114,7 @@ class Profile:
 
     @property
     def total_s(self) -> float:
-        """The wall seconds of all calls together; calls that overlap in threads add up to more than passed."""
+        """The wall seconds of all calls added up; overlapping calls in threads add up to more than the elapsed time."""
         return self._total_s
 
     @property
@@ -135,13 +134,13 @@ class Profile:
 
     @property
     def device_s(self) -> float | None:
-        """The device's seconds over all calls that were timed on one, None where none was."""
+        """The device seconds of all calls that were timed on a device; None where none was."""
         with _lock:
             return sum(self._devices_s) if self._devices_s else None
 
     @property
     def stages(self) -> dict[str, StageTotal]:
-        """What each stage took, by its path."""
+        """The time of each stage, by its path."""
         with _lock:
             return {path: StageTotal(len(values), sum(values)) for path, values in self._stages.items()}
 

@@ -11,34 +11,33 @@ from typing import TypeVar
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
-from stopwav.measure.stages import open_stage, stage, under_way
-from stopwav.profiling.passage import Passage, check_clock, clock_in_use, watched
+from stopwav.measure.stages import current_frame, open_stage, stage
+from stopwav.profiling.call_sample import CallSample, check_clock, default_clock, sample_call
 from stopwav.profiling.profile import Profile
-from stopwav.profiling.schedule import Phase, Schedule
-from stopwav.profiling.tracer import Tracer
-from stopwav.stats.control import ControlChart, control_chart
+from stopwav.profiling.schedule import Phase, Schedule, Tracer
+from stopwav.stats.outliers import ControlChart, control_chart
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One active step: its number in the loop, counted from 0, its cycle, and what it took."""
+    """One active step: its number in the loop, counted from 0, its cycle, and its sample."""
 
     index: int
     cycle: int
-    passage: Passage
+    sample: CallSample
 
     @property
     def wall_s(self) -> float:
         """Its wall seconds."""
-        return self.passage.wall_s
+        return self.sample.wall_s
 
 
 class Steps:
-    """A loop under measurement. A step lasts from one `step()` to the next; the first begins with the `with` block.
+    """A measured loop. A step lasts from one `step()` to the next; the first begins with the `with` block.
 
-    `profile` adds up the active steps and `active` lists them. Steps that wait, warm up or are traced are in neither.
+    `profile` adds up the active steps and `active` lists them. Wait, warm-up and traced steps are in neither.
     """
 
     def __init__(
@@ -53,16 +52,16 @@ class Steps:
         self._clock = clock
         self._tracer = tracer
         self._entered = False
-        self._by_over = False
+        self._in_over = False
         self._measuring = False
-        # What is under way where a measured step began: it ends in the same place.
-        self._place: object = None
+        # The innermost frame where a measured step began: the step has to end in the same one.
+        self._frame: object = None
         self._stack: ExitStack | None = None
-        self._passage: Passage | None = None
+        self._sample: CallSample | None = None
 
     def __enter__(self) -> Steps:
         if self._entered:
-            raise StopwavError("profile_steps: this loop was measured already; make one for each `with`")
+            raise StopwavError("profile_steps: this loop was already measured; make one for each `with`")
         self._entered = True
         self._begin_step()
         return self
@@ -71,37 +70,37 @@ class Steps:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._stack is not None:
-            # The step that is under way was not ended by step(): it is not one.
+            # The last step was not ended by step(), so it does not count.
             self._stack.__exit__(kind, error, trace)
             self._stack = None
         if self._tracer is not None:
             self._tracer.stop()
         if self._report:
-            from stopwav.profiling.step_sheet import step_sheet
+            from stopwav.profiling.tables import step_sheet
             from stopwav.report.sheet import print_sheet
 
             print_sheet(step_sheet(self))
 
     def __str__(self) -> str:
-        from stopwav.profiling.step_sheet import step_sheet
+        from stopwav.profiling.tables import step_sheet
         from stopwav.report.sheet import sheet_text
 
         return sheet_text(step_sheet(self))
 
     @property
     def phase(self) -> Phase:
-        """What the step under way is: skip, wait, warmup, active, or done when the schedule is through."""
+        """The phase of the current step: skip, wait, warmup, active, or done after the last cycle."""
         return self.schedule.place(self.index, self._cycles).phase
 
     @property
     def tracing(self) -> bool:
-        """Whether the step under way belongs to a cycle that is traced, and not measured."""
+        """Whether the current step is in a cycle that is traced, not measured."""
         place = self.schedule.place(self.index, self._cycles)
         return place.phase not in ("skip", "done") and self._is_traced(place.cycle)
 
     @property
     def done(self) -> bool:
-        """Whether the schedule is through, so that the loop may be left."""
+        """Whether the schedule is complete, so that the loop may be left."""
         return self.phase == "done"
 
     @property
@@ -129,55 +128,55 @@ class Steps:
 
     @property
     def traces_planned(self) -> int:
-        """How many traces the schedule asks for."""
+        """The number of traces that the schedule asks for."""
         return self.schedule.repeat if self._tracer else 0
 
     def step(self) -> None:
-        """End the step under way and begin the next."""
+        """End the current step and begin the next."""
         if self._stack is None:
             raise StopwavError(
                 "profile_steps: step() outside the `with` block; call it inside, at the end of each step"
             )
-        if self._by_over:
+        if self._in_over:
             raise StopwavError("profile_steps: step() in a loop over steps.over(…), which ends each step; leave it out")
         # While a step is measured, the stages open here are those of the step itself.
         if self._measuring and (path := open_stage()):
             raise StopwavError(f"profile_steps: step() inside stage {path!r}; end the stage before the step")
-        if self._measuring and under_way() is not self._place:
+        if self._measuring and current_frame() is not self._frame:
             raise StopwavError(
-                "profile_steps: step() inside a watched function or block, or in another thread or task than the step "
+                "profile_steps: step() inside a profiled function or block, or in another thread or task than the step "
                 "began in; call it in the loop itself"
             )
         place = self.schedule.place(self.index, self._cycles)
         self._stack.close()
-        if self._passage is not None:
-            self.profile.add(self._passage)
-            self.active.append(Step(self.index, place.cycle, self._passage))
+        if self._sample is not None:
+            self.profile.add(self._sample)
+            self.active.append(Step(self.index, place.cycle, self._sample))
         if self._tracer is not None and self.tracing:
             self._tracer.end_step()
         self.index += 1
         self._begin_step()
 
     def over(self, batches: Iterable[T]) -> Iterator[T]:
-        """The batches, with a step ended after each; getting a batch is the stage `data` of its step."""
+        """Yield the batches and end a step after each; loading a batch is the stage `data` of its step."""
         iterator = iter(batches)
-        nothing = object()
+        end = object()
         try:
             while True:
                 with stage("data"):
-                    batch = next(iterator, nothing)
-                if batch is nothing:
+                    batch = next(iterator, end)
+                if batch is end:
                     return
-                self._by_over = True
+                self._in_over = True
                 yield batch  # type: ignore[misc]
-                self._by_over = False
+                self._in_over = False
                 self.step()
         finally:
-            self._by_over = False
+            self._in_over = False
 
     @property
     def _cycles(self) -> int:
-        """All cycles: the measured ones, then as many that are traced. A profiler slows even what comes after it."""
+        """All cycles: the measured ones, then as many traced ones. A profiler slows even what comes after it."""
         return self.schedule.repeat * (2 if self._tracer else 1)
 
     def _is_traced(self, cycle: int) -> bool:
@@ -185,7 +184,7 @@ class Steps:
 
     def _begin_step(self) -> None:
         self._stack = ExitStack()
-        self._passage = None
+        self._sample = None
         self._measuring = False
         place = self.schedule.place(self.index, self._cycles)
         if place.phase in ("skip", "done"):
@@ -195,11 +194,11 @@ class Steps:
                 self._tracer.begin_cycle()
         elif place.phase == "active":
             self._measuring = True
-            self._stack.enter_context(watched(self._keep, self._clock or clock_in_use(), self._memory))
-            self._place = under_way()
+            self._stack.enter_context(sample_call(self._keep, self._clock or default_clock(), self._memory))
+            self._frame = current_frame()
 
-    def _keep(self, passage: Passage) -> None:
-        self._passage = passage
+    def _keep(self, sample: CallSample) -> None:
+        self._sample = sample
 
 
 def profile_steps(
@@ -216,12 +215,11 @@ def profile_steps(
     report: bool = True,
     clock: Clock | None = None,
 ) -> Steps:
-    """The steps of a loop, to be used as `with stopwav.profile_steps(wait=1, warmup=1, active=3, repeat=2) as steps:`.
+    """Measure the steps of a loop: `with stopwav.profile_steps(wait=1, warmup=1, active=3, repeat=2) as steps:`.
 
-    Give a `Schedule`, or its fields. Call `steps.step()` at the end of each step, or loop `for batch in
-    steps.over(loader)`. With `trace` and PyTorch, as many cycles again follow the measured ones under torch.profiler;
-    each is exported to that folder, and none of them feeds a number. When the block ends a table goes to standard
-    error, unless `report` is off.
+    Give a `Schedule` or its fields. Call `steps.step()` at the end of each step, or loop `for batch in
+    steps.over(loader)`. With `trace` and PyTorch, as many cycles follow under torch.profiler, each exported to that
+    folder; they feed no number. When the block ends a table goes to standard error, unless `report` is off.
     """
     check_clock(clock)
     given = {
@@ -241,7 +239,7 @@ def profile_steps(
         schedule = Schedule(**fields)
     if not isinstance(schedule, Schedule):
         raise StopwavError(
-            f"profile_steps: {schedule!r} is no schedule; give stopwav.Schedule(wait=…, warmup=…, active=…)"
+            f"profile_steps: {schedule!r} is not a schedule; give stopwav.Schedule(wait=…, warmup=…, active=…)"
         )
     tracer = None if trace is None else Tracer(Path(trace), schedule)
     return Steps(schedule, memory=memory, report=report, clock=clock, tracer=tracer)

@@ -193,6 +193,12 @@ class Document:
     doubts: Callable[[str, str], bool] = lambda code, metric: True
 
 
+def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> Table:
+    """Return a table of texts, each column to the left and folded where it has to be."""
+    columns = tuple(Column(heading, "left", fold=True) for heading in headings)
+    return Table(columns, tuple(Row(tuple(map(Cell, row))) for row in rows), title)
+
+
 def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
     """Return the blocks that a medium shows, those of sections in their places where it has no sections."""
     found: list[Block] = []

@@ -1,50 +1,43 @@
-"""The history of a folder of runs: what was found when, and which points may be joined by a line."""
+"""The history of a folder of runs: every metric over time, and which points a line may join."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from datetime import UTC, datetime
+from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
-from stopwav.report.line_chart import Point, Series
-from stopwav.report.numbers import DASH, format_interval, format_value
+from stopwav.report.document import PAGE, Cell, Column, Document, Figures, Lines, Note, Row, Section, Table
+from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
 from stopwav.report.plain import plain
-from stopwav.report.presentation import presentation_of
-from stopwav.report.provenance import fingerprint
+from stopwav.report.provenance import fingerprint, machine_line
 from stopwav.stats import Estimate
 
-# What a person looks at first; every other metric follows below.
-KEY_METRICS = (
-    "word_latency_p50",
-    "word_latency_p95",
-    "committed_latency_p50",
-    "final_latency_p50",
-    "rtf",
-    "chunk_lag_p95",
-    "wer",
-    "upwr",
-    "peak_host_bytes",
-    "load_time",
-)
 
-# Without a unit, and yet no ratios.
-COUNTS = ("parameters", "trainable_parameters", "multiply_adds", "emitted_tokens")
+@dataclass(frozen=True)
+class KeyMetric:
+    """A metric that a reader looks at first: its heading, its scale and its most decimals."""
+
+    name: str
+    heading: str
+    scale: float
+    decimals: int
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run with what it found, and the address of its page as seen from the page of the history."""
+    """A run with the results that are followed, and the address of its page as seen from the page of the history."""
 
     record: Record
     results: Sequence[Result]
-    href: str | None = None
+    key_metrics: Sequence[KeyMetric]
+    # The title and the meaning of a metric.
+    define: Callable[[str], tuple[str, str] | None]
+    # What tells its points from those of another study, which times other things under the same name.
+    series: str = ""
+    href: str = ""
 
     @property
     def time_s(self) -> float:
@@ -61,8 +54,7 @@ class PastRun:
         """What was asked of every engine: numbers under different settings are not comparable."""
         spec, corpus = self.record.header.spec, self.record.header.corpus
         count = len(corpus.get("utterances", ()))
-        series = presentation_of(self.record.header.study).series
-        parts = [series] if series else []
+        parts = [self.series] if self.series else []
         parts += [f"{corpus.get('name', DASH)} ({count} utterances, {str(corpus.get('digest', DASH))[:6]})"]
         parts += [
             f"{spec[name]} {word}" for name, word in (("pace", "pace"), ("chunk_ms", "ms chunks")) if spec.get(name)
@@ -70,101 +62,208 @@ class PastRun:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True)
+class Point:
+    """A value of a metric at a time, with its interval, and the line it belongs to."""
+
+    engine: str
+    machine: str
+    setting: str
+    time_s: float
+    value: float
+    low: float | None
+    high: float | None
+    text: str
+    href: str
+
+    @property
+    def line(self) -> tuple[str, str, str]:
+        """What the points that a line may join have in common: engine, machine and setting."""
+        return self.engine, self.machine, self.setting
+
+
 def started_s(record: Record) -> float:
-    """When a run was started, in seconds since 1970."""
+    """Return when a run was started, in seconds since 1970."""
     try:
         return datetime.fromisoformat(record.header.started).timestamp()
     except ValueError:
-        raise StopwavError(f"{record.path}: started at {record.header.started[:40]!r}, which is no time") from None
+        raise StopwavError(f"{record.path}: started at {record.header.started[:40]!r}, which is not a time") from None
 
 
-def numbered(names: Sequence[str]) -> dict[str, int]:
-    """The names, each once, with its place in the order of appearance."""
-    return {name: index for index, name in enumerate(dict.fromkeys(names))}
+def letter(number: int) -> str:
+    """Return A, B, … Z, AA, AB, …: the name of a machine."""
+    return ("" if number < 26 else letter(number // 26 - 1)) + chr(ord("A") + number % 26)
 
 
 def metrics_of(runs: Sequence[PastRun]) -> list[str]:
-    """Every metric that some run has a value of, the key ones first."""
-    present = [
+    """Return every metric that some run has a value of, the key ones first."""
+    present = dict.fromkeys(
         name
         for run in runs
         for result in run.results
         for name, estimate in result.metrics.items()
         if estimate.value is not None and estimate.unit != "bool"
-    ]
-    every = dict.fromkeys(present)
-    return [name for name in KEY_METRICS if name in every] + [name for name in every if name not in KEY_METRICS]
+    )
+    key = [metric.name for metric in _key_metrics(runs) if metric.name in present]
+    return key + [name for name in present if name not in key]
 
 
 def display_scale(metric: str, runs: Sequence[PastRun]) -> tuple[float, str]:
-    """What the stored values are multiplied by, and the unit they are shown in: no axis from 0 to 0.004 s."""
+    """Return what the stored values are multiplied by, and the unit they are shown in: no axis from 0 to 0.004 s."""
     estimates = [result.metrics[metric] for run in runs for result in run.results if metric in result.metrics]
+    values = [abs(estimate.value) for estimate in estimates if estimate.value is not None]
     unit = estimates[0].unit
-    if metric in ("wer", "upwr"):
+    if any(key.scale == 100 for key in _key_metrics(runs) if key.name == metric):
         return 100.0, "percent"
-    if metric in COUNTS:
-        return 1.0, "count"
     if unit == "B":
         return 1e-6, "MB"
-    if unit == "s" and max(abs(one.value or 0.0) for one in estimates) < 1:
+    if unit == "s" and max(values, default=0.0) < 1:
         return 1e3, "ms"
+    if not unit and values and all(value == round(value) and value > 1 for value in values):
+        return 1.0, "count"
     return 1.0, unit or "ratio"
 
 
-def series_of(metric: str, runs: Sequence[PastRun], scale: float, unit: str) -> list[Series]:
-    """The points of a metric: joined where engine, machine and setting are the same, apart where one is not."""
-    engines = numbered([result.name for run in runs for result in run.results])
-    machines = numbered([run.machine for run in runs])
-    points: dict[tuple[str, str, str], list[Point]] = {}
+def points_of(metric: str, runs: Sequence[PastRun], scale: float, unit: str) -> list[Point]:
+    """Return the points of a metric in the order of the runs."""
+    machines = _letters(runs)
+    points = []
     for run in runs:
         for result in run.results:
             estimate = result.metrics.get(metric)
-            if estimate is not None and estimate.value is not None:
-                text = f"{plain(result.name, 80)}, {run.record.header.started}, {told(estimate, scale)} {unit}"
-                points.setdefault((result.name, run.machine, run.setting), []).append(
-                    _point(
-                        run, estimate, scale, f"{text}, {plain(run.setting)}, machine {letter(machines[run.machine])}"
-                    )
+            if estimate is None or estimate.value is None:
+                continue
+            low, high = (None if end is None else end * scale for end in (estimate.low, estimate.high))
+            machine, setting = machines[run.machine], plain(run.setting)
+            text = (
+                f"{plain(result.name, 80)}, {run.record.header.started}, {_amount(estimate, scale)} {unit}, {setting}"
+            )
+            points.append(
+                Point(
+                    plain(result.name, 80),
+                    machine,
+                    setting,
+                    run.time_s,
+                    estimate.value * scale,
+                    low,
+                    high,
+                    plain(f"{text}, machine {machine}"),
+                    run.href,
                 )
-    return [Series(engines[key[0]], machines[key[1]], found) for key, found in points.items()]
+            )
+    return points
 
 
-def _point(run: PastRun, estimate: Estimate, scale: float, text: str) -> Point:
-    low, high = (None if end is None else end * scale for end in (estimate.low, estimate.high))
-    return Point(run.time_s, (estimate.value or 0.0) * scale, low, high, plain(text), run.href)
+def history_document(runs: Sequence[PastRun], folder: str) -> Document:
+    """Return a line per run and engine for the terminal, and for the page a chart and a table per metric."""
+    metrics = metrics_of(runs)
+    key = [metric.name for metric in _key_metrics(runs) if metric.name in metrics]
+    others = [name for name in metrics if name not in key]
+    machines = {run.machine: run for run in reversed(runs)}
+    letters = _letters(runs)
+    lines = [f"machine {letters[name]}: {machine_line(run.record.header)}" for name, run in sorted(machines.items())]
+    note = (
+        f"{len(runs)} runs. A line joins runs of one engine on one machine under one setting, and no others. Bars are "
+        "95 % confidence intervals. A point leads to the page of its run."
+    )
+    folded = Section(f"{len(others)} more charts", (Figures(tuple((name,) for name in others)),), folded=True)
+    return Document(
+        f"History of {folder}",
+        (
+            Note(note, media=PAGE),
+            _summary(runs),
+            Lines("Machines", tuple(sorted(lines)), media=PAGE),
+            *(_metric_section(name, runs) for name in key),
+            *((Section("Every other metric", (folded,), media=PAGE),) if others else ()),
+            _runs_section(runs),
+        ),
+    )
 
 
-def told(estimate: Estimate | None, scale: float) -> str:
-    """The value with its interval, or a dash."""
+def _key_metrics(runs: Sequence[PastRun]) -> list[KeyMetric]:
+    return list({metric.name: metric for run in runs for metric in run.key_metrics}.values())
+
+
+def _letters(runs: Sequence[PastRun]) -> dict[str, str]:
+    """The letter of each machine, in the order of appearance."""
+    return {machine: letter(index) for index, machine in enumerate(dict.fromkeys(run.machine for run in runs))}
+
+
+def _amount(estimate: Estimate | None, scale: float) -> str:
     return DASH if estimate is None else format_interval(estimate, scale, 4 if scale == 1 else 2)
 
 
-def letter(number: int) -> str:
-    """A, B, … Z, AA, AB, …: the name of a machine."""
-    return ("" if number < 26 else letter(number // 26 - 1)) + chr(ord("A") + number % 26)
+def _summary(runs: Sequence[PastRun]) -> Table:
+    """A row per run and engine with the key metrics."""
+    present = metrics_of(runs)
+    key = [metric for metric in _key_metrics(runs) if metric.name in present]
+    letters = _letters(runs)
+    rows = []
+    for run in runs:
+        # To the minute, which is as long as a run takes.
+        started = run.record.header.started[:16].replace("T", " ")
+        for result in run.results:
+            numbers = [_brief(result.metrics.get(metric.name), metric) for metric in key]
+            texts = (started, result.name, letters[run.machine], *numbers)
+            rows.append(Row(tuple(map(Cell, texts))))
+    columns = (Column("started, UTC", "left"), Column("engine", "left", fold=True), Column("machine"))
+    return Table((*columns, *(Column(metric.heading) for metric in key)), tuple(rows), label=1, media=("terminal",))
 
 
-def print_history(runs: Sequence[PastRun], console: Console) -> None:
-    """Print a line per run and engine with the numbers that people ask for first."""
-    title = Text("P50 and P95: seconds until a word appears")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="")
-    for heading in ("started, UTC", "engine", "P50", "P95", "RTF", "WER, %", "machine"):
-        is_text = heading in ("started, UTC", "engine")
-        # Only names are folded: they may be of any length.
-        table.add_column(heading, justify="left" if is_text else "right", no_wrap=heading != "engine", overflow="fold")
-    machines = numbered([run.machine for run in runs])
+def _brief(estimate: Estimate | None, metric: KeyMetric) -> str:
+    if estimate is None or estimate.value is None:
+        return DASH
+    return (
+        format_bytes(estimate.value) if estimate.unit == "B" else format_value(estimate, metric.scale, metric.decimals)
+    )
+
+
+def _metric_section(metric: str, runs: Sequence[PastRun]) -> Section:
+    scale, unit = display_scale(metric, runs)
+    letters = _letters(runs)
+    rows = []
     for run in runs:
         for result in run.results:
-            cells = [_brief(result.metrics, *column) for column in _COLUMNS]
-            # To the minute, which is as long as a run takes.
-            started = plain(run.record.header.started)[:16].replace("T", " ")
-            table.add_row(*map(Text, (started, plain(result.name, 80), *cells, letter(machines[run.machine]))))
-    console.print(table)
+            estimate = result.metrics.get(metric)
+            note = estimate.note if estimate is not None else result.status
+            texts = (result.name, letters[run.machine], _amount(estimate, scale), note)
+            rows.append(Row((Cell(run.record.header.started, href=run.href), *map(Cell, texts))))
+    columns = (
+        Column("started (UTC)", "left"),
+        Column("engine", "left"),
+        Column("machine", "left"),
+        Column(unit),
+        Column("note", "left"),
+    )
+    table = Section("As a table", (Table(columns, tuple(rows)),), folded=True)
+    return Section(f"{title_of(metric, runs)[0]}, {unit}", (Figures(((metric,),)), table), media=PAGE)
 
 
-# The metric, what it is multiplied by, and the most decimals.
-_COLUMNS = (("word_latency_p50", 1.0, 2), ("word_latency_p95", 1.0, 2), ("rtf", 1.0, 4), ("wer", 100.0, 2))
+def title_of(metric: str, runs: Sequence[PastRun]) -> tuple[str, str]:
+    """Return the title and the meaning of a metric."""
+    known: Any = next(filter(None, (run.define(metric) for run in runs)), None)
+    return known or (metric, "")
 
 
-def _brief(metrics: Mapping[str, Estimate], name: str, scale: float, most: int) -> str:
-    return format_value(metrics[name], scale, most) if name in metrics else DASH
+def _runs_section(runs: Sequence[PastRun]) -> Section:
+    letters = _letters(runs)
+    rows = [
+        Row(
+            (
+                Cell(run.record.header.started, href=run.href),
+                Cell(run.record.path.name),
+                Cell(letters[run.machine]),
+                Cell(run.setting),
+                Cell(run.record.header.stopwav),
+                Cell("" if run.record.complete else "not complete"),
+            )
+        )
+        for run in runs
+    ]
+    headings = ("started (UTC)", "run file", "machine", "setting", "stopwav", "")
+    return Section("Runs", (Table(tuple(Column(text, "left") for text in headings), tuple(rows)),), media=PAGE)
+
+
+def iso_time(time_s: float) -> str:
+    """Return a time as a chart reads it."""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -22,7 +22,7 @@ _MARKUP = re.compile(
 # `@name` calls a person and `#1` an issue, even where the sign is a reference; a comment between them hushes both.
 _CALLS = ("@", "#")
 # A number with its interval does nothing in a cell, and is for people to read in the source as well.
-_NUMBER = re.compile(r"[\w.,–+ %≥×()-]*(\[[\d.– to-]*\])?[\w ]*")
+_NUMBER = re.compile(r"[\w.,–+ %≥×✗?()-]*(\[[\d.– to-]*\])?[\w ✗?]*")
 # As wide as an indentation can be in a cell of a table.
 INDENT = "&nbsp;&nbsp;"
 
@@ -47,7 +47,7 @@ def origin(header: Header) -> str:
 
 
 def escape(text: str, longest: int = 300) -> str:
-    """Return Markdown that shows the text and does nothing else: no markup, cell, link, mention or control character."""
+    """Return Markdown that shows the text and does nothing else: no markup, cell, link, mention or control code."""
     return _MARKUP.sub(_reference, plain(text, longest))
 
 
@@ -88,14 +88,17 @@ def _table(table: Table) -> str:
     title = [f"**{escape(table.title)}**"] if table.title else []
     headings = [escape(column.heading, LONGEST_NAME) for column in table.columns]
     aligned = [column.align for column in table.columns]
-    return "\n\n".join([*title, _grid(headings, aligned, rows), *(f"<sub>{escape(n, 600)}</sub>" for n in table.notes)])
+    return "\n\n".join(
+        [*title, table_text(headings, aligned, rows), *(f"<sub>{escape(n, 600)}</sub>" for n in table.notes)]
+    )
 
 
 def _cell(text: str) -> str:
     return text if _NUMBER.fullmatch(text) else escape(text)
 
 
-def _grid(headings: Sequence[str], aligned: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_text(headings: Sequence[str], aligned: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of cells that are Markdown already."""
     ruler = [":---" if align == "left" else "---:" for align in aligned]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, ruler, *rows))
 
@@ -111,4 +114,4 @@ def _metrics(results: Sequence[Result]) -> str:
         cells = [DASH if estimate is None else format_interval(estimate, most=6) for estimate in estimates]
         rows.append([escape(name), *cells, escape(unit)])
     headings = ["metric", *(escape(result.name, LONGEST_NAME) for result in results), "unit"]
-    return _grid(headings, ["left", *["right"] * (len(headings) - 1)], rows)
+    return table_text(headings, ["left", *["right"] * (len(headings) - 1)], rows)

@@ -88,9 +88,7 @@ def _raw(record: Record) -> tuple[str, str]:
 
 
 def _metric_rows(section: PageSection, result: Result) -> list[dict[str, Any]]:
-    return [
-        _metric_row(result, name, estimate, section.define(name)) for name, estimate in result.metrics.items()
-    ]
+    return [_metric_row(result, name, estimate, section.define(name)) for name, estimate in result.metrics.items()]
 
 
 def _metric_row(result: Result, name: str, estimate: Estimate, known: tuple[str, str] | None) -> dict[str, Any]:
@@ -110,9 +108,7 @@ def _metric_row(result: Result, name: str, estimate: Estimate, known: tuple[str,
 
 def _definitions(sections: Sequence[PageSection]) -> dict[str, tuple[str, str]]:
     """Title and meaning of every metric on the page."""
-    owners = {
-        name: section for section in sections for result in section.document.measured for name in result.metrics
-    }
+    owners = {name: section for section in sections for result in section.document.measured for name in result.metrics}
     known = {name: owners[name].define(name) for name in sorted(owners)}
     return {name: definition for name, definition in known.items() if definition is not None}
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -14,11 +15,12 @@ from stopwav.record import Result
 from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table, shown
 from stopwav.report.numbers import DASH, format_interval, format_value
 from stopwav.report.plain import plain
-from stopwav.report.warnings import footnotes
+from stopwav.report.warnings import LONGEST_NAME, footnotes
 
-# The characters between two columns, and what a folded text takes at the least.
+# The characters between two columns; what a text that folds takes at the least, and a heading that is broken.
 GAP = 3
 LEAST_FOLDED = 12
+LEAST_HEADING = 8
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
 BAR_WIDTH = 8
@@ -92,91 +94,88 @@ def _print_table(table: Table, console: Console) -> None:
 
 
 def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
-    """The table in parts that fit the width, and whether they go without intervals."""
+    """The table in parts that fit the width, each with the columns up to its label; whether without intervals."""
     if _width(table, short=False) > width and any(column.wide for column in table.columns):
         table = _chosen(table, [index for index, column in enumerate(table.columns) if not column.wide])
-    short = False
-    if _width(table, short=False) > width and len(table.columns) - 1 > KEEP_INTERVALS:
-        short = True
-    if _width(table, short) <= width or any(column.fold for column in table.columns):
+    named, numbers = table.label + 1, len(table.columns) - table.label - 1
+    short = _width(table, short=False) > width and numbers > KEEP_INTERVALS
+    if _width(table, short) <= width:
         yield table, short
         return
     widths = _widths(table, short)
-    start = 1
+    start = named
     while start < len(widths):
-        end, room = start + 1, width - widths[0] - GAP - widths[start]
+        end, room = start + 1, width - sum(widths[:named]) - GAP * named - widths[start]
         while end < len(widths) and room - GAP - widths[end] >= 0:
             room -= GAP + widths[end]
             end += 1
-        yield _chosen(table, [0, *range(start, end)]), short
+        yield _chosen(table, [*range(named), *range(start, end)]), short
         start = end
 
 
 def _chosen(table: Table, indices: Sequence[int]) -> Table:
     """The table with some of its columns."""
     rows = tuple(
-        row if row.heading else Row(tuple(row.cells[index] for index in indices), row.depth) for row in table.rows
+        row if row.heading else replace(row, cells=tuple(row.cells[index] for index in indices)) for row in table.rows
     )
-    return Table(tuple(table.columns[index] for index in indices), rows, label=table.label)
+    return replace(table, columns=tuple(table.columns[index] for index in indices), rows=rows)
 
 
 def _width(table: Table, short: bool) -> int:
-    return sum(_widths(table, short)) + GAP * (len(table.columns) - 1)
+    return sum(_widths(table, short)) + GAP * len(table.columns)
 
 
 def _widths(table: Table, short: bool) -> list[int]:
+    """The least width of each column: numbers whole, headings broken where they have to be."""
     rows = [row for row in table.rows if not row.heading]
     widths = []
     for index, column in enumerate(table.columns):
-        texts = [_text(row, index, short) for row in rows]
-        # A heading may be folded to its column, a number may not; a text that folds needs little.
-        heading = min(cell_len(column.heading), _room(table)) if index else cell_len(column.heading)
-        widest = max([heading, *map(cell_len, texts)], default=0)
-        widths.append(min(widest, LEAST_FOLDED) if column.fold else widest)
+        longest_word = max(map(cell_len, plain(column.heading, LONGEST_NAME).split()), default=0)
+        widest = max([0, *(cell_len(_text(table, row, index, short)) for row in rows)])
+        widest = min(widest, LEAST_FOLDED) if column.fold else widest
+        widths.append(max(widest, min(longest_word, LEAST_HEADING)))
     return widths
 
 
-def _room(table: Table) -> int:
-    """The least width of a heading: read downwards, a narrower one would not be."""
-    return 6 if any(row.heading for row in table.rows) else 1000
-
-
-def _text(row: Row, index: int, short: bool) -> str:
+def _text(table: Table, row: Row, index: int, short: bool) -> str:
     cell = row.cells[index]
-    indent = "  " * row.depth if index == 0 else ""
+    # Rows below a heading of their own stand in from it.
+    depth = row.depth + any(other.heading for other in table.rows) if index == 0 else 0
     text = cell.short if short and cell.short is not None else cell.text
-    return f"{indent}{plain(text)}" + (f"  {bar(cell.bar)}" if cell.bar is not None else "")
+    return f"{'  ' * depth}{plain(text)}" + (f"  {bar(cell.bar)}" if cell.bar is not None else "")
 
 
 def _rich_table(table: Table, short: bool, width: int) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = _widths(table, short)
-    spare = max(0, width - _width(table, short)) // max(1, len(table.columns) - 1)
+    spare = max(0, width - _width(table, short)) // len(table.columns)
     for index, column in enumerate(table.columns):
-        heading = _broken(plain(column.heading), widths[index] + (spare if index else 0)) if index else column.heading
-        drawn.add_column(
-            Text(heading), justify=column.align, no_wrap=not column.fold, overflow="fold" if column.fold else "ellipsis"
-        )
-    grouped = any(row.heading for row in table.rows)
+        heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), widths[index] + spare))
+        overflow: OverflowMethod = "fold" if column.fold else "ellipsis"
+        drawn.add_column(Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow)
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:
                 drawn.add_row()
             drawn.add_row(Text(plain(row.cells[0].text), style="bold"))
-            continue
-        texts = [_text(row, index, short) for index in range(len(table.columns))]
-        drawn.add_row(*(Text(f"  {text}" if grouped and not index else text) for index, text in enumerate(texts)))
+        else:
+            drawn.add_row(*(Text(_text(table, row, index, short)) for index in range(len(table.columns))))
     return drawn
 
 
-def _broken(heading: str, width: int) -> str:
-    """The heading in lines of at most that width: names that differ late must be told apart."""
+def _broken(heading: str, width: int) -> list[str]:
+    """The heading in lines of at most that width, broken between words, and in a word where it is too long."""
     lines = [""]
-    for char in heading:
-        if cell_len(lines[-1] + char) > max(width, 1):
-            lines.append("")
-        lines[-1] += char
-    return "\n".join(lines)
+    for word in heading.split(" "):
+        if cell_len(f"{lines[-1]} {word}") <= width:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+            continue
+        lines.append("")
+        for char in word:
+            if cell_len(lines[-1] + char) > max(1, width):
+                lines.append("")
+            lines[-1] += char
+    return lines if len(lines) == 1 or lines[0] else lines[1:]
 
 
 def bar(share: float) -> str:

@@ -1,1 +1,1 @@
-"""What is measured: audio, corpora, words and the trace of a stream. Knows no clocks."""
+"""Audio, corpora, text, word times, traces of streams and their metrics. Knows no clocks."""

@@ -1,7 +1,8 @@
-"""When each word is spoken, found by pocketsphinx's forced alignment where no word times are given."""
+"""Word times by pocketsphinx's forced alignment, for corpora that come without them."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,29 +12,44 @@ import numpy as np
 
 from stopwav.errors import Caution, StopwavError
 from stopwav.speech.audio import Audio, load
-from stopwav.speech.corpus import Corpus, Problem, Utterance, Word
-from stopwav.speech.pronunciation import guess
 from stopwav.speech.text import normalise
+from stopwav.speech.utterance import Corpus, Problem, Utterance, Word
 
 SAMPLE_RATE_HZ = 16_000  # that of pocketsphinx's English model
 
 FRAME_S = 0.010  # pocketsphinx's frame shift
 
-# Frame k is computed from a window of 25.625 ms that starts at k · 10 ms, so it speaks for the 10 ms around the middle
-# of that window: the border between frames k − 1 and k lies at k · 10 ms + (25.625 − 10) / 2 ms.
+# Frame k is computed from a window of 25.625 ms that starts at k · 10 ms, so it represents the 10 ms around the middle
+# of that window: the border between frames k − 1 and k is at k · 10 ms + (25.625 − 10) / 2 ms.
 BORDER_S = 0.0078
 
-# pocketsphinx holds a silence for unlikely (0.005), and would rather stretch a word over a short pause than see one.
-# Where the speaker paused is not for the transcript to say: no penalty.
+# pocketsphinx's default (0.005) makes silence unlikely and stretches words over short pauses. A transcript does not say
+# where the speaker paused: no penalty.
 SILENCE_PROBABILITY = 1.0
 
-# Silence appended before aligning, so that the last word ends where its sound does and not where the file does.
+# Silence appended before aligning, so that the last word ends with its sound and not with the file.
 TAIL = np.zeros(round(0.2 * SAMPLE_RATE_HZ), np.int16)
+
+# Letters, the longest match first, as phones of the CMU set. Silent letters map to nothing.
+_SOUNDS = {
+    "tion": "SH AH N", "sion": "ZH AH N", "ough": "AO", "augh": "AO", "eigh": "EY", "igh": "AY", "tch": "CH",
+    "sch": "SH", "dge": "JH", "ear": "IH R", "air": "EH R", "our": "AW R", "oor": "AO R", "qu": "K W", "ch": "CH",
+    "sh": "SH", "th": "TH", "ph": "F", "gh": "G", "ck": "K", "ng": "NG", "wh": "W", "kn": "N", "wr": "R", "ce": "S",
+    "ci": "S IH", "cy": "S IY", "ge": "JH", "ee": "IY", "ea": "IY", "ai": "EY", "ay": "EY", "oa": "OW", "oe": "OW",
+    "ow": "OW", "oo": "UW", "ou": "AW", "oi": "OY", "oy": "OY", "au": "AO", "aw": "AO", "ew": "Y UW", "ue": "UW",
+    "ie": "IY", "ei": "EY", "er": "ER", "ir": "ER", "ur": "ER", "ar": "AA R", "or": "AO R", "a": "AE", "b": "B",
+    "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH", "k": "K", "l": "L", "m": "M",
+    "n": "N", "o": "AA", "p": "P", "q": "K", "r": "R", "s": "S", "t": "T", "u": "AH", "v": "V", "w": "W", "x": "K S",
+    "y": "IY", "z": "Z", "æ": "AE", "ø": "ER", "ß": "S", "þ": "TH", "ð": "DH", "ł": "L", "đ": "D", "ı": "IH",
+}  # fmt: skip
+_LONG_VOWELS = {"a": "EY", "e": "IY", "i": "AY", "o": "OW", "u": "UW"}
+_VOWELS = "aeiouy"
+_UNKNOWN = "AH"  # a letter of another script: some vowel, so that the word has a duration
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The words of an utterance with their times, and those of them whose pronunciation had to be guessed."""
+    """The words of an utterance with their times, and those whose pronunciation was guessed."""
 
     words: tuple[Word, ...]
     guessed: tuple[str, ...] = ()
@@ -48,39 +64,39 @@ class _Aligner:
 
 
 def align(audio: Audio, text: str) -> Alignment:
-    """The time of every word of `text` in the audio, to 10 ms; the same whatever was aligned before."""
+    """Return the time of every word of `text` in the audio, to 10 ms; independent of earlier alignments."""
     words = normalise(text)
     if not words:
         return Alignment(())
     samples = audio.resampled(SAMPLE_RATE_HZ).pcm16()
     aligner = _aligner()
-    guessed = _teach(aligner, words)
+    guessed = _add_missing_words(aligner, words)
     decoder = aligner.decoder
-    decoder.reinit_feat()  # forgets the mean spectrum of the utterances before
-    found: list[Word] = []
-    if len(samples):  # pocketsphinx raises on none
+    decoder.reinit_feat()  # forgets the mean spectrum of earlier utterances
+    aligned: list[Word] = []
+    if len(samples):  # pocketsphinx raises without samples
         decoder.set_align_text(" ".join(words))
         decoder.start_utt()
         decoder.process_raw(np.concatenate([samples, TAIL]).tobytes(), full_utt=True)
         decoder.end_utt()
-        found = [_word(segment, audio.duration_s) for segment in decoder.seg() or () if segment.word[0] not in "<["]
-    # A word that starts after the audio was found in the silence we added.
-    if [word.text for word in found] != words or found[-1].start_s >= audio.duration_s:
+        aligned = [_word(segment, audio.duration_s) for segment in decoder.seg() or () if segment.word[0] not in "<["]
+    # A word that starts after the audio was aligned to the appended silence.
+    if [word.text for word in aligned] != words or aligned[-1].start_s >= audio.duration_s:
         raise StopwavError(
-            f"no alignment of {_shortened(text)!r} with its {audio.duration_s:.2f} s of audio; check that this is what "
-            "is said, or give the word times in a CTM file (--words)"
+            f"no alignment of {_shortened(text)!r} with its {audio.duration_s:.2f} s of audio; check the "
+            "transcript, or give the word times in a CTM file (--words)"
         )
-    return Alignment(tuple(found), guessed)
+    return Alignment(tuple(aligned), guessed)
 
 
 def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = None) -> Corpus:
-    """The corpus with the word times of every utterance that had none; what could not be aligned stays, with a problem.
+    """Return the corpus with word times for every utterance that had none; one that cannot be aligned gets a problem.
 
-    `progress` is told after each utterance how many of how many are done.
+    `progress` is called after each utterance with the number done and the total.
     """
     missing = [utterance for utterance in corpus.utterances if not utterance.words]
     aligned: dict[str, Utterance] = {}
-    problems, cautions = list(corpus.problems), list(corpus.cautions)
+    problems, warnings = list(corpus.problems), list(corpus.cautions)
     for done, utterance in enumerate(missing, start=1):
         try:
             audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
@@ -90,44 +106,77 @@ def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = N
         else:
             aligned[utterance.id] = replace(utterance, words=alignment.words)
             if alignment.guessed:
-                cautions.append(_guess_caution(utterance.id, alignment.guessed))
+                warnings.append(_guess_warning(utterance.id, alignment.guessed))
         if progress is not None:
             progress(done, len(missing))
     utterances = tuple(aligned.get(utterance.id, utterance) for utterance in corpus.utterances)
-    return replace(corpus, utterances=utterances, problems=tuple(problems), cautions=tuple(cautions))
+    return replace(corpus, utterances=utterances, problems=tuple(problems), cautions=tuple(warnings))
 
 
 @cache
 def _aligner() -> _Aligner:
-    """The one aligner of this process: loading its model takes longer than aligning a sentence."""
+    """Return the only aligner of this process: loading its model takes longer than aligning a sentence."""
     from pocketsphinx import Decoder  # costs 0.1 s, and most uses of the package align nothing
 
     rate_hz = float(SAMPLE_RATE_HZ)
     return _Aligner(Decoder(lm=None, samprate=rate_hz, silprob=SILENCE_PROBABILITY, loglevel="FATAL"))
 
 
-def _teach(aligner: _Aligner, words: list[str]) -> tuple[str, ...]:
-    """The words that are not in pocketsphinx's own dictionary, which has a guess for each now."""
+def _add_missing_words(aligner: _Aligner, words: list[str]) -> tuple[str, ...]:
+    """Add words that pocketsphinx's dictionary lacks, with a guess; return those of `words` that were guessed."""
     for word in words:
         if aligner.decoder.lookup_word(word) is None:
-            aligner.decoder.add_word(word, guess(word), True)
+            aligner.decoder.add_word(word, guess_pronunciation(word), True)
             aligner.guessed.add(word)
     return tuple(dict.fromkeys(word for word in words if word in aligner.guessed))
 
 
 def _word(segment: Any, duration_s: float) -> Word:
-    """A segment as a word within the audio; pocketsphinx names other pronunciations `word(2)`."""
+    """Return a segment as a word within the audio; pocketsphinx calls other pronunciations `word(2)`."""
     start_s = min(segment.start_frame * FRAME_S + BORDER_S, duration_s)
     end_s = min((segment.end_frame + 1) * FRAME_S + BORDER_S, duration_s)
     return Word(segment.word.partition("(")[0], round(start_s, 4), round(end_s, 4))
 
 
-def _guess_caution(utterance_id: str, guessed: tuple[str, ...]) -> Caution:
+def _guess_warning(utterance_id: str, guessed: tuple[str, ...]) -> Caution:
     message = (
         f"{utterance_id}: the pronunciation of {', '.join(guessed)} was guessed from its letters, so the word times "
+        "near it may be wrong; give exact ones in a CTM file (--words)"
     )
-    return Caution("guessed-pronunciation", message + "near it may be off; give exact ones in a CTM file (--words)")
+    return Caution("guessed-pronunciation", message)
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
+
+
+def guess_pronunciation(word: str) -> str:
+    """Return phones of the CMU set for a word no dictionary has: crude, but good enough to find its time."""
+    plain = unicodedata.normalize("NFKD", word.lower())  # é as e and an accent, which is not a letter
+    letters = "".join(letter for letter in plain if letter.isalpha())
+    phones: list[str] = []
+    place = 0
+    while place < len(letters):
+        if _is_silent_e(letters, place):
+            break
+        size = next(
+            (size for size in (4, 3, 2) if letters[place : place + size] in _SOUNDS and place + size <= len(letters)), 1
+        )
+        piece = letters[place : place + size]
+        if size == 1 and _is_long(letters, place):
+            phones.append(_LONG_VOWELS[piece])
+        elif size > 1 or letters[place - 1 : place] != piece or piece in _VOWELS:  # a double consonant sounds once
+            phones.append(_SOUNDS.get(piece, _UNKNOWN))
+        place += size
+    return " ".join(phones) or _UNKNOWN
+
+
+def _is_silent_e(letters: str, place: int) -> bool:
+    """Whether this is the last letter of `cake`, though not of `the`."""
+    return letters[place:] == "e" and any(letter in _VOWELS for letter in letters[:place])
+
+
+def _is_long(letters: str, place: int) -> bool:
+    """Whether this is the `a` of `cake`: a vowel, a consonant, and a silent e."""
+    rest = letters[place + 1 :]
+    return letters[place] in _LONG_VOWELS and len(rest) == 2 and rest[0] not in _VOWELS and rest[1] == "e"

@@ -1,4 +1,4 @@
-"""Audio as one noun: mono float32 samples at a known rate, and how a file becomes that."""
+"""Audio: mono float32 samples at a known rate, and how to load them from a file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from stopwav.errors import StopwavError
 # A manifest's rounded duration may end a little after its file does; anything beyond that is a mistake in the manifest.
 OVERSHOOT_S = 0.05
 
-# Lossy decoders and resamplers overshoot full scale by a little, which is clipped as any 16-bit path would clip it.
-# Twice full scale is no overshoot: such a float file is in another unit (often that of 16-bit integers).
+# Lossy decoders and resamplers overshoot full scale a little, which is clipped as in any 16-bit path. Twice full scale
+# is not an overshoot: such a float file is in another unit (often that of 16-bit integers).
 LARGEST_PEAK = 2.0
 
-# A WAV written into a pipe cannot know its length and claims the largest possible: sox 2 GiB, ffmpeg 4 GiB, or nearly.
+# A WAV written to a pipe cannot know its length and claims the largest possible: sox about 2 GiB, ffmpeg about 4 GiB.
 UNKNOWN_WAV_BYTES = 0x7FFF_0000
 
 UNKNOWN_FRAMES = 2**62  # libsndfile's frame count of a FLAC stream that does not know its length is just below 2**63
 
-BLOCK_FRAMES = 2**22  # 87 s at 48 kHz: one read for nearly every file, and no huge array for a header that lies
+BLOCK_FRAMES = 2**22  # 87 s at 48 kHz: one read for nearly every file, and no huge array for a wrong header
 
 MP3_SLACK_FRAMES = 3 * 1152  # MP3 lengths are estimates to a few codec frames when no encoder tag gives them
 
@@ -44,46 +44,46 @@ class Audio:
         return len(self.samples) / self.sample_rate_hz
 
     def resampled(self, sample_rate_hz: int) -> Audio:
-        """The same audio at another rate; itself when the rate is that already."""
+        """Return the audio at another rate; itself if it has that rate already."""
         if sample_rate_hz == self.sample_rate_hz:
             return self
         samples = soxr.resample(self.samples, self.sample_rate_hz, sample_rate_hz, quality="HQ")
         return Audio(np.clip(samples, -1.0, 1.0).astype(np.float32, copy=False), sample_rate_hz)
 
     def pcm16(self) -> NDArray[np.int16]:
-        """The samples as 16-bit integers, clipped, never wrapped around."""
+        """Return the samples as 16-bit integers, clipped, never wrapped around."""
         scaled = np.rint(self.samples * np.float32(32768.0))
         clipped: NDArray[np.int16] = np.clip(scaled, -32768, 32767).astype(np.int16)
         return clipped
 
 
 def load(path: Path | str, sample_rate_hz: int, start_s: float = 0.0, end_s: float | None = None) -> Audio:
-    """The audio of a file, or of its part from `start_s` to `end_s`, as the mean of its channels at the rate asked for.
+    """Load the audio of a file, or of its part from `start_s` to `end_s`, as the mean of its channels at this rate.
 
     Only that part is read. A WAV, FLAC or tagged MP3 file that is shorter than its header says is an error; OGG files
-    do not say how long they were, so one that was cut short reads as a shorter file, or as none.
+    have no such header, so one that was cut short reads as a shorter file, or as none.
     """
     path = Path(path)
     if sample_rate_hz <= 0:
-        raise StopwavError(f"sample rate {sample_rate_hz} Hz cannot be: give a positive one, such as 16000")
+        raise StopwavError(f"sample rate {sample_rate_hz} Hz is not possible: give a positive one, such as 16000")
     if not os.path.isfile(path):  # unlike Path.is_file, never raises
         reason = "is a folder, not an audio file" if os.path.isdir(path) else "does not exist"
         raise StopwavError(f"{path} {reason}; correct the path in the manifest or on the command line")
     if path.stat().st_size == 0:
-        raise StopwavError(f"{path} is empty (0 bytes); write it again or take it out of the corpus")
+        raise StopwavError(f"{path} is empty (0 bytes); write it again or remove it from the corpus")
     samples, rate_hz = _read(path, start_s, end_s)
     audio = Audio(_checked_mono(path, samples, rate_hz, start_s), rate_hz).resampled(sample_rate_hz)
     if len(audio.samples) == 0:
-        raise StopwavError(f"{path} has no samples left at {sample_rate_hz} Hz; take it out of the corpus")
+        raise StopwavError(f"{path} has no samples left at {sample_rate_hz} Hz; remove it from the corpus")
     return audio
 
 
 def _read(path: Path, start_s: float, end_s: float | None) -> tuple[NDArray[np.float32], int]:
-    """The frames asked for (frames × channels) and the file's rate."""
+    """Return the frames of the part (frames × channels) and the file's rate."""
     try:
         with soundfile.SoundFile(os.fsencode(path)) as file:
             if file.format.startswith("WAV"):
-                _refuse_short_wav(path)
+                _check_wav_length(path)
             first, last = _frame_range(path, file, start_s, end_s)
             file.seek(first)
             samples = _read_frames(file, last - first)
@@ -97,34 +97,34 @@ def _read(path: Path, start_s: float, end_s: float | None) -> tuple[NDArray[np.f
             f"{path} is not readable as audio ({reason}); stopwav reads WAV, FLAC, OGG and MP3"
         ) from None
     if len(samples) == 0:
-        raise StopwavError(f"{path} has no samples; write it again or take it out of the corpus")
+        raise StopwavError(f"{path} has no samples; write it again or remove it from the corpus")
     if first + len(samples) < last - slack:
         raise _truncated(path, first + len(samples), last)
     return samples, rate_hz
 
 
 def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: float | None) -> tuple[int, int]:
-    """The first frame of the part asked for and the one after its last; an error where the file does not have it."""
+    """Return the first frame of the part and the one after its last; an error where the file is too short."""
     if file.frames == 0:
-        raise StopwavError(f"{path} has no samples; write it again or take it out of the corpus")
+        raise StopwavError(f"{path} has no samples; write it again or remove it from the corpus")
     if file.frames > UNKNOWN_FRAMES:
         raise StopwavError(
-            f"{path} does not say how long it is (written into a pipe?); write it again with sox or ffmpeg"
+            f"{path} does not say how long it is (written to a pipe?); write it again with sox or ffmpeg"
         )
     duration_s = file.frames / file.samplerate
-    wanted_s = duration_s if end_s is None else end_s
-    # Written so that NaN fails as well.
-    if not (0.0 <= start_s < wanted_s <= duration_s + OVERSHOOT_S and start_s < duration_s):
+    stop_s = duration_s if end_s is None else end_s
+    # In this form the test fails for NaN as well.
+    if not (0.0 <= start_s < stop_s <= duration_s + OVERSHOOT_S and start_s < duration_s):
         until = "its end" if end_s is None else f"{end_s:g} s"
         raise StopwavError(
             f"{path} lasts {duration_s:.3f} s and has no part from {start_s:g} s to {until}; "
             "correct the segment's times in the manifest"
         )
-    return round(start_s * file.samplerate), min(file.frames, round(wanted_s * file.samplerate))
+    return round(start_s * file.samplerate), min(file.frames, round(stop_s * file.samplerate))
 
 
 def _read_frames(file: soundfile.SoundFile, count: int) -> NDArray[np.float32]:
-    """Up to `count` frames from here, block by block, since a header may promise more than memory holds."""
+    """Read up to `count` frames block by block, since a header may promise more than fits in memory."""
     blocks = [np.zeros((0, file.channels), np.float32)]
     while count > 0:
         block = file.read(min(count, BLOCK_FRAMES), dtype="float32", always_2d=True)
@@ -136,7 +136,7 @@ def _read_frames(file: soundfile.SoundFile, count: int) -> NDArray[np.float32]:
 
 
 def _count_frames(path: Path) -> tuple[int, int]:
-    """How many frames of a damaged file can be read (to within a small block), and how many its header promises."""
+    """Count the frames of a damaged file that can be read (to within a small block) and those its header promises."""
     readable = promised = 0
     try:
         with soundfile.SoundFile(os.fsencode(path)) as file:
@@ -144,16 +144,16 @@ def _count_frames(path: Path) -> tuple[int, int]:
             while block := len(file.read(1024, dtype="float32", always_2d=True)):
                 readable += block
     except soundfile.LibsndfileError:
-        pass  # where it breaks off is what was asked
+        pass  # the point of failure is the answer
     return readable, promised
 
 
-def _refuse_short_wav(path: Path) -> None:
-    """Raises where a WAV's data chunk is cut short: libsndfile quietly takes what is there."""
+def _check_wav_length(path: Path) -> None:
+    """Raise where a WAV's data chunk is cut short: libsndfile silently reads what is there."""
     size_bytes = path.stat().st_size
     with path.open("rb") as file:
         if file.read(12)[:4] != b"RIFF":
-            return  # RF64 and big-endian files: left to libsndfile
+            return  # RF64 and big-endian files are left to libsndfile
         frame_bytes = 1
         while len(head := file.read(8)) == 8:
             name, chunk_bytes = struct.unpack("<4sI", head)
@@ -170,16 +170,16 @@ def _refuse_short_wav(path: Path) -> None:
 
 def _truncated(path: Path, readable: int, promised: int) -> StopwavError:
     return StopwavError(
-        f"{path} is cut short: only {readable:,} of {promised:,} frames can be read; fetch or write the file again"
+        f"{path} is cut short: only {readable:,} of {promised:,} frames can be read; download or write the file again"
     )
 
 
 def _checked_mono(path: Path, samples: NDArray[np.float32], rate_hz: int, start_s: float) -> NDArray[np.float32]:
-    """The mean of the channels; an error for samples that are no sound."""
+    """Return the mean of the channels; an error for samples that are not finite or out of scale."""
     finite = np.isfinite(samples).all(axis=1)
     if not finite.all():
         at_s = start_s + int(np.argmin(finite)) / rate_hz
-        raise StopwavError(f"{path} holds a sample that is not a number, first at {at_s:.4f} s; write the file again")
+        raise StopwavError(f"{path} has a sample that is not finite, first at {at_s:.4f} s; write the file again")
     peak = float(np.abs(samples).max())
     if peak > LARGEST_PEAK:
         raise StopwavError(

@@ -1,4 +1,4 @@
-"""Batches of shapes: fixed in size or sorted under a number of frames, and how much of each is padding."""
+"""Batches of shapes, of a fixed size or up to a number of frames, and their padding."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from stopwav.errors import StopwavError
 from stopwav.speech.shapes import Counts, Shapes
 
-# Sorted by true pairs of T and U, or each column for itself, which is the mistake of older tables.
+# Sort utterances, keeping their pairs of T and U, or sort each column independently, a mistake of older tables.
 PAIRS = "pairs"
 COLUMNS = "columns-independently"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The frames and the tokens of each utterance of a batch."""
+    """The frames and tokens of each utterance of a batch."""
 
     frames: tuple[int, ...]
     tokens: tuple[int, ...]
@@ -46,13 +46,15 @@ def make_batches(
     buckets: int | None = None,
     seed: int = 0,
 ) -> list[Batch]:
-    """Every batch of the corpus: of `batch_size`, or under `max_frames` counted before padding.
+    """Return every batch of the corpus: of `batch_size` utterances, or of up to `max_frames` counted before padding.
 
-    Without `sort` or `buckets` the utterances come in an order drawn by the seed. With `buckets`, only utterances of
-    the same of so many equally filled length ranges share a batch.
+    Without `sort` or `buckets` the utterances are in random order. With `buckets`, a batch has only utterances of one
+    length range; the ranges have equally many utterances.
     """
     if sort and buckets:
-        raise StopwavError("--sort and --buckets: sorting is bucketing with a bucket for each batch; give one of them")
+        raise StopwavError(
+            "--sort and --buckets exclude each other: sorting is bucketing with one bucket per batch; give one of them"
+        )
     if sort not in (None, PAIRS, COLUMNS):
         raise StopwavError(f"--sort {sort!r}: give {PAIRS} or {COLUMNS}")
     order = np.random.default_rng(seed).permutation(len(shapes))
@@ -63,18 +65,18 @@ def make_batches(
     elif sort == COLUMNS:
         frames, tokens = np.sort(frames), np.sort(tokens)
     groups = [np.arange(len(frames))] if not buckets else _buckets(frames, buckets)
-    found = []
+    batches = []
     for group in groups:
         group_frames, group_tokens = frames[group], tokens[group]
         for part in _parts(group_frames, batch_size, max_frames):
-            found.append(Batch(tuple(group_frames[part].tolist()), tuple(group_tokens[part].tolist())))
-    if not found:
-        raise StopwavError(f"{len(shapes)} utterances do not fill one batch of {batch_size}; ask for a smaller one")
-    return found
+            batches.append(Batch(tuple(group_frames[part].tolist()), tuple(group_tokens[part].tolist())))
+    if not batches:
+        raise StopwavError(f"{len(shapes)} utterances do not fill one batch of {batch_size}; use a smaller batch")
+    return batches
 
 
 def spread(batches: Sequence[Batch], count: int) -> list[Batch]:
-    """So many of the batches, evenly over all of them: the first ones of a sorted corpus are no sample of it."""
+    """Return `count` of the batches, spread evenly: the first ones of a sorted corpus would not represent it."""
     if count >= len(batches):
         return list(batches)
     places = [int((index + 0.5) * len(batches) / count) for index in range(count)]
@@ -82,12 +84,12 @@ def spread(batches: Sequence[Batch], count: int) -> list[Batch]:
 
 
 def padding_efficiency(batches: Sequence[Batch]) -> float:
-    """Real cells over padded cells, of all batches together."""
+    """Return the real cells over the padded cells, of all batches together."""
     return sum(batch.cells for batch in batches) / sum(batch.padded_cells for batch in batches)
 
 
 def covered_range(batches: Sequence[Batch], shapes: Shapes) -> tuple[float, float]:
-    """Which share of the corpus is shorter than the shortest frames of the batches, and shorter or like the longest."""
+    """Return the shares of the corpus that are shorter than the batches' shortest and not longer than their longest."""
     frames = [t for batch in batches for t in batch.frames]
     ordered = np.sort(shapes.frames)
     low = np.searchsorted(ordered, min(frames), side="left")
@@ -96,21 +98,21 @@ def covered_range(batches: Sequence[Batch], shapes: Shapes) -> tuple[float, floa
 
 
 def invented_pairs(batches: Sequence[Batch], shapes: Shapes) -> float:
-    """The share of the batches' pairs of T and U that are in no utterance of the corpus; each utterance counts once."""
+    """Return the share of the batches' pairs of T and U that no utterance of the corpus has; each counts once."""
     real = Counter(zip(shapes.frames.tolist(), shapes.tokens.tolist(), strict=True))
     made = Counter(pair for batch in batches for pair in zip(batch.frames, batch.tokens, strict=True))
     return 1 - (real & made).total() / made.total()
 
 
 def _buckets(frames: Counts, count: int) -> list[Counts]:
-    """The utterances of each length range, those of equal length in the order in which they came."""
+    """Return the utterances of each length range, those of equal length in their given order."""
     parts = np.array_split(np.argsort(frames, kind="stable"), count)
-    # Inside a bucket the order is that of the draw again.
+    # Inside a bucket the order is random again.
     return [np.sort(part) for part in parts if len(part)]
 
 
 def _parts(frames: Counts, batch_size: int, max_frames: int | None) -> list[slice]:
-    """Where each batch begins and ends; what is left at the end and fills no batch of a fixed size is left out."""
+    """Return where each batch begins and ends; a remainder that does not fill a batch of a fixed size is left out."""
     if max_frames is None:
         return [slice(start, start + batch_size) for start in range(0, len(frames) - batch_size + 1, batch_size)]
     parts, start, total = [], 0, 0

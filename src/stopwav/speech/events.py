@@ -1,11 +1,11 @@
-"""The trace of one stream: what was fed when, what it cost, and what text came back."""
+"""The trace of one stream: when each chunk was due, started and done, its stages, and the texts it returned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-# Nanoseconds: finer than any clock read here, and rounding keeps `start = max(due, done before)` exact.
+# Nanoseconds: finer than any clock used here, and rounding keeps `start = max(due, previous done)` exact.
 _DIGITS = 9
 
 
@@ -18,7 +18,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Stage:
-    """One passage through a named part of a chunk's work, in seconds since the chunk was started."""
+    """One execution of a named part of a chunk's work, in seconds since the chunk was started."""
 
     path: str
     start_s: float
@@ -29,7 +29,7 @@ class Stage:
 class Chunk:
     """One push of audio (or the call that ends the stream), in seconds of stream time.
 
-    It is due when its last sample has been spoken; its hypotheses become visible when it is done.
+    It is due when its last sample has been spoken; its hypotheses are shown when it is done.
     """
 
     due_s: float
@@ -40,17 +40,17 @@ class Chunk:
 
     @property
     def service_s(self) -> float:
-        """Time spent working."""
+        """Time spent computing."""
         return self.done_s - self.start_s
 
     @property
     def queue_s(self) -> float:
-        """Time spent waiting for the chunks before."""
+        """Time spent waiting for earlier chunks."""
         return self.start_s - self.due_s
 
     @property
     def lag_s(self) -> float:
-        """Time from the last sample spoken to the work done."""
+        """Time from the last sample spoken to the end of the computation."""
         return self.done_s - self.due_s
 
 
@@ -70,11 +70,11 @@ class Trace:
 
     @property
     def text(self) -> str:
-        """The final text: the last hypothesis shown, or nothing."""
+        """The final text: the last hypothesis shown, or ""."""
         return next((chunk.hypotheses[-1] for chunk in reversed(self.chunks) if chunk.hypotheses), "")
 
     def to_json(self) -> dict[str, Any]:
-        """The trace as plain lists and numbers."""
+        """Return the trace as plain lists and numbers."""
         return {
             "audio_s": self.audio_s,
             "chunk_s": self.chunk_s,
@@ -84,16 +84,16 @@ class Trace:
 
 
 def trace_from_json(fields: dict[str, Any]) -> Trace:
-    """The trace that `to_json` wrote."""
+    """Return the trace that `to_json` wrote."""
     chunks = tuple(
         Chunk(
-            one["due"],
-            one["start"],
-            one["done"],
-            tuple(Stage(*stage) for stage in one.get("stages", ())),
-            tuple(one.get("text", ())),
+            chunk["due"],
+            chunk["start"],
+            chunk["done"],
+            tuple(Stage(*stage) for stage in chunk.get("stages", ())),
+            tuple(chunk.get("text", ())),
         )
-        for one in fields["chunks"]
+        for chunk in fields["chunks"]
     )
     return Trace(fields["audio_s"], fields["chunk_s"], fields["lookahead_s"], chunks)
 

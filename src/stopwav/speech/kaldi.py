@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.speech.corpus import Corpus, Problem, Utterance, assemble
 from stopwav.speech.lines import Line, id_of, one_line, read_lines
+from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Which part of which recording an utterance is."""
+    """The part of a recording that an utterance is."""
 
     where: str
     recording: str
@@ -23,9 +23,9 @@ class _Part:
 
 
 def load_kaldi(folder: Path) -> Corpus:
-    """The utterances of a data folder.
+    """Load the utterances of a data folder.
 
-    Commands in wav.scp are never run. Relative paths start from the data folder, or, as in Kaldi, from the current one.
+    Commands in wav.scp are never run. Relative paths start from the data folder or, as in Kaldi, from the current one.
     """
     if not os.path.isfile(folder / "text"):
         raise StopwavError(f"{folder} has wav.scp but no text; add the file `text` of `id transcript` lines")
@@ -37,38 +37,38 @@ def load_kaldi(folder: Path) -> Corpus:
         parts = _segments(_table(folder / "segments", problems), problems)
     else:
         parts = {name: _Part(line.where, name) for name, line in recordings.items()}
-    found: list[tuple[str, Utterance]] = []
+    entries: list[tuple[str, Utterance]] = []
     for name, line in texts.items():
-        path = _audio(folder, name, parts, recordings)
+        path = _audio_path(folder, name, parts, recordings)
         if isinstance(path, str):
             problems.append(Problem(line.where, f"no audio for {one_line(name)}: {path}"))
             continue
         part = parts[name]
         speaker = one_line(speakers[name].text) if name in speakers else ""
         utterance = Utterance(id_of(name), path, one_line(line.text), part.start_s, part.end_s, speaker=speaker)
-        found.append((line.where, utterance))
+        entries.append((line.where, utterance))
     for name in sorted(parts.keys() - texts.keys()):
         problems.append(Problem(parts[name].where, f"no transcript for {one_line(name)}; add a line to `text`"))
-    return assemble(folder.resolve().name, found, problems)
+    return assemble(folder.resolve().name, entries, problems)
 
 
 def _table(path: Path, problems: list[Problem]) -> dict[str, Line]:
-    """The rest of each line by its first word; nothing where there is no such file."""
+    """Return the rest of each line by its first word; nothing where the file does not exist."""
     table: dict[str, Line] = {}
-    lines, not_text = read_lines(path) if os.path.isfile(path) else ([], [])
-    problems += not_text
+    lines, unreadable = read_lines(path) if os.path.isfile(path) else ([], [])
+    problems += unreadable
     for line in lines:
         name, rest = line.split_first()
         if name in table:
             first = table[name].where
-            problems.append(Problem(line.where, f"id {one_line(name)} stands in {first} already, which is used"))
+            problems.append(Problem(line.where, f"id {one_line(name)} is in {first} already, which is used"))
         else:
             table[name] = Line(line.where, rest)
     return table
 
 
 def _segments(table: dict[str, Line], problems: list[Problem]) -> dict[str, _Part]:
-    """The part of a recording that each utterance is."""
+    """Return the part of a recording that each utterance is."""
     parts: dict[str, _Part] = {}
     for name, line in table.items():
         recording, *times = line.text.split() or [""]
@@ -77,16 +77,16 @@ def _segments(table: dict[str, Line], problems: list[Problem]) -> dict[str, _Par
         except ValueError:
             problems.append(Problem(line.where, "a segment is `id recording start end`, times in seconds; correct it"))
             continue
-        whole = end_s == -1.0  # Kaldi's way to say: until the end of the recording
-        if not (0.0 <= start_s < (math.inf if whole else end_s) and math.isfinite(end_s)):
-            problems.append(Problem(line.where, f"no segment can last from {start_s:g} s to {end_s:g} s; correct it"))
+        to_end = end_s == -1.0  # Kaldi's notation for the end of the recording
+        if not (0.0 <= start_s < (math.inf if to_end else end_s) and math.isfinite(end_s)):
+            problems.append(Problem(line.where, f"a segment cannot last from {start_s:g} s to {end_s:g} s; correct it"))
             continue
-        parts[name] = _Part(line.where, recording, start_s, None if whole else end_s)
+        parts[name] = _Part(line.where, recording, start_s, None if to_end else end_s)
     return parts
 
 
-def _audio(folder: Path, name: str, parts: dict[str, _Part], recordings: dict[str, Line]) -> Path | str:
-    """The audio file of an utterance, or why there is none."""
+def _audio_path(folder: Path, name: str, parts: dict[str, _Part], recordings: dict[str, Line]) -> Path | str:
+    """Return the audio file of an utterance, or why there is none."""
     if name not in parts:
         return "neither wav.scp nor segments has a usable line for it"
     recording = parts[name].recording
@@ -95,5 +95,5 @@ def _audio(folder: Path, name: str, parts: dict[str, _Part], recordings: dict[st
     source = recordings[recording].text
     if source.endswith("|") or source.startswith("|"):
         return f"{recordings[recording].where} is a command, which stopwav never runs; write its output to a file"
-    beside = folder / source
-    return beside if os.path.isfile(beside) or not os.path.isfile(source) else Path(source)
+    in_folder = folder / source
+    return in_folder if os.path.isfile(in_folder) or not os.path.isfile(source) else Path(source)

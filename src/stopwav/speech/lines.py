@@ -1,4 +1,4 @@
-"""Lines of the text files that describe a corpus, each with the place to name when something is wrong with it."""
+"""Lines of the text files that describe a corpus, each with its place for error messages."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.speech.corpus import Problem
+from stopwav.speech.utterance import Problem
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line that is not blank: where it stands (file:number) and its text, stripped."""
+    """One line that is not blank: its place (file:number) and its text, stripped."""
 
     where: str
     text: str
 
     def split_first(self) -> tuple[str, str]:
-        """The first word of the line and the rest, which may be empty."""
+        """Return the first word of the line and the rest, which may be empty."""
         first, *rest = self.text.split(maxsplit=1)
         return first, rest[0] if rest else ""
 
 
 def read_lines(path: Path, shown: str = "") -> tuple[list[Line], list[Problem]]:
-    """The lines of a UTF-8 file, with or without BOM and carriage returns, and a problem for each that is not UTF-8.
+    """Return the lines of a file, with or without BOM and carriage returns, and a problem for each that is not UTF-8.
 
-    `shown` is how the places call the file, where its name alone would not tell it from others.
+    `shown` is the file's name in places and problems, where its bare name would be ambiguous.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StopwavError(f"{path} cannot be read ({error.strerror}); check its permissions") from None
+        raise StopwavError(f"cannot read {path} ({error.strerror}); check its permissions") from None
     lines: list[Line] = []
     problems: list[Problem] = []
     for number, raw in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -49,10 +49,10 @@ def read_lines(path: Path, shown: str = "") -> tuple[list[Line], list[Problem]]:
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without what could not be printed or saved (half a surrogate pair, control characters)."""
+    """Return the text on one line, without what cannot be printed or saved (lone surrogates, control characters)."""
     return " ".join(_CONTROL.sub(" ", text.encode("utf-8", "replace").decode()).split())
 
 
 def id_of(name: str) -> str:
-    """A name as an id: no spaces and nothing unprintable, so that it fits in a CTM file, a table and a log line."""
+    """Return a name as an id: without spaces and unprintable characters, for CTM files, tables and log lines."""
     return "".join(character if character.isprintable() and character != " " else "_" for character in name) or "_"

@@ -1,4 +1,4 @@
-"""A NeMo manifest: one JSON object a line, with audio_filepath, text, and where needed duration and offset."""
+"""A NeMo manifest: one JSON object per line, with audio_filepath, text, and where needed duration and offset."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from stopwav.speech.corpus import Corpus, Problem, Utterance, assemble
 from stopwav.speech.lines import id_of, one_line, read_lines
+from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble
 
 
 def is_manifest(path: Path) -> bool:
-    """Whether a file is meant as a manifest: by its name, or as it starts like one."""
+    """Whether a file is a manifest, by its name or its first characters."""
     if path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
         return True
     with path.open("rb") as file:
@@ -21,30 +21,30 @@ def is_manifest(path: Path) -> bool:
 
 
 def load_manifest(path: Path) -> Corpus:
-    """The utterances of a manifest; relative audio paths start from the folder of the manifest."""
+    """Load the utterances of a manifest; relative audio paths start from the folder of the manifest."""
     lines, problems = read_lines(path)
-    found: list[tuple[str, Utterance]] = []
+    entries: list[tuple[str, Utterance]] = []
     for line in lines:
         entry = _parse(line.text)
         utterance = entry if isinstance(entry, str) else _utterance(path.parent, entry)
         if isinstance(utterance, str):
             problems.append(Problem(line.where, utterance))
         else:
-            found.append((line.where, utterance))
-    return assemble(path.stem, found, problems)
+            entries.append((line.where, utterance))
+    return assemble(path.stem, entries, problems)
 
 
 def _parse(text: str) -> dict[str, object] | str:
-    """The object on a line, or what is wrong with the line."""
+    """Return the object on a line, or what is wrong with the line."""
     try:
         entry = json.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: also for integers of thousands of digits
-        return f"not JSON ({one_line(str(error))[:80]}); write one object a line"
+    except (ValueError, RecursionError) as error:  # ValueError also for integers with thousands of digits
+        return f"not JSON ({one_line(str(error))[:80]}); write one object per line"
     return entry if isinstance(entry, dict) else f"a {type(entry).__name__}, not an object; write {{…}} with the keys"
 
 
 def _utterance(folder: Path, entry: Mapping[str, object]) -> Utterance | str:
-    """The utterance that an object describes, or what is wrong with it."""
+    """Return the utterance that an object describes, or what is wrong with it."""
     audio, text = entry.get("audio_filepath"), entry.get("text")
     for key, value in (("audio_filepath", audio), ("text", text)):
         if value is None:
@@ -56,12 +56,12 @@ def _utterance(folder: Path, entry: Mapping[str, object]) -> Utterance | str:
         if seconds is not None and not seconds >= 0.0:
             return f"key {key!r} is {_shown(entry[key])}, not a number of seconds; correct it"
     if duration_s == 0.0:
-        return "key 'duration' is 0: there is nothing to recognise; correct it or take the line out"
+        return "key 'duration' is 0: there is nothing to recognise; correct or remove the line"
     start_s = start_s or 0.0
     speaker = entry.get("speaker")
     return Utterance(
         id=_id(folder, entry, str(audio), start_s),
-        path=folder / str(audio),  # an absolute path stays what it is
+        path=folder / str(audio),  # an absolute path stays as it is
         text=one_line(str(text)),
         start_s=start_s,
         end_s=None if duration_s is None else start_s + duration_s,
@@ -70,7 +70,7 @@ def _utterance(folder: Path, entry: Mapping[str, object]) -> Utterance | str:
 
 
 def _id(folder: Path, entry: Mapping[str, object], audio: str, start_s: float) -> str:
-    """The line's own id, or else the audio's path without suffix, and the offset where there is one."""
+    """Return the line's own id, or else the audio's path without suffix, with the offset where there is one."""
     given = entry.get("id", entry.get("utt_id"))
     if isinstance(given, str | int) and str(given):
         return id_of(str(given))
@@ -82,14 +82,14 @@ def _id(folder: Path, entry: Mapping[str, object], audio: str, start_s: float) -
 
 
 def _seconds(value: object) -> float | None:
-    """A time in seconds; None where none is given, NaN where it is none."""
+    """Return a time in seconds; None where none is given, NaN where it is not a time."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
         return float(value) if math.isfinite(value) else math.nan
-    except OverflowError:  # an integer beyond the floats
+    except OverflowError:  # an integer too large for a float
         return math.nan
 
 

@@ -1,18 +1,18 @@
-"""Which reference words stand in a hypothesis: a Levenshtein alignment, kept from one partial to the next."""
+"""Which reference words are in a hypothesis: a Levenshtein alignment that is updated from partial to partial."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Costs are one integer: edits first, and among equally few edits the alignment with the most words right.
+# A cost is one integer: the edits, and among equally few edits the alignment with the most correct words.
 _EDIT = 1 << 20
 
 
 class Matcher:
     """Aligns a growing, changing hypothesis to a fixed reference.
 
-    Partials mostly repeat each other, so the rows of the table that belong to the words they share are kept: a stream
-    costs the words that changed, not the words shown.
+    Partials mostly repeat each other, so the rows of the words they share are kept: the cost of a stream is that of the
+    changed words, not of all words shown.
     """
 
     def __init__(self, reference: Sequence[str]) -> None:
@@ -21,10 +21,10 @@ class Matcher:
         self._rows: list[list[int]] = [[column * _EDIT for column in range(len(self._reference) + 1)]]
 
     def matches(self, hypothesis: Sequence[str], spoken: int | None = None) -> frozenset[int]:
-        """Positions of the reference words that stand in the hypothesis.
+        """Return the positions of the reference words that are in the hypothesis.
 
-        `spoken` words of the reference have been begun so far: a recogniser cannot have recognised the others. Where
-        two alignments are equally good the earlier reference words are taken.
+        Only the first `spoken` words of the reference have begun so far: the others cannot have been recognised. Of two
+        equally good alignments the one with the earlier reference words is used.
         """
         self._update(hypothesis)
         column = len(self._reference) if spoken is None else min(spoken, len(self._reference))
@@ -45,25 +45,25 @@ class Matcher:
         return row
 
     def _trace_back(self, column: int) -> list[int]:
-        found = []
-        line = len(self._words)
-        while line > 0 and column > 0:
-            here = self._rows[line][column]
-            # A deletion first: it leaves the hypothesis's words to earlier words of the reference.
-            if here == self._rows[line][column - 1] + _EDIT:
+        matched = []
+        row = len(self._words)
+        while row > 0 and column > 0:
+            here = self._rows[row][column]
+            # Deletions first: they leave the words of the hypothesis to earlier words of the reference.
+            if here == self._rows[row][column - 1] + _EDIT:
                 column -= 1
                 continue
-            equal = self._reference[column - 1] == self._words[line - 1]
-            if here == self._rows[line - 1][column - 1] + (-1 if equal else _EDIT):
+            equal = self._reference[column - 1] == self._words[row - 1]
+            if here == self._rows[row - 1][column - 1] + (-1 if equal else _EDIT):
                 column -= 1
                 if equal:
-                    found.append(column)
-            line -= 1
-        return found
+                    matched.append(column)
+            row -= 1
+        return matched
 
 
 def common_prefix(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many words two texts share from the start."""
+    """Count the words that two texts share from the start."""
     count = 0
     for left, right in zip(a, b, strict=False):
         if left != right:

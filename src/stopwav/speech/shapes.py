@@ -1,9 +1,9 @@
-"""Shapes: how many frames and how many tokens each utterance of a corpus has, which is all a loss's cost depends on."""
+"""Shapes: the frames and tokens of each utterance of a corpus, which determine the cost of a loss."""
 
 from __future__ import annotations
 
-import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
+from stopwav.speech.durations import file_digest, spoken_texts
 
 LIBRISPEECH = "librispeech"
+
+# Frames of features per second: a hop of 10 ms, as in all recipes of the field.
+FRAMES_PER_S = 100
+
+# A joint histogram of frames and tokens, with the shortest and longest utterance: the outermost bins reach beyond them.
+_HISTOGRAM = Path(__file__).parent / "data" / "librispeech_shapes.npz"
+_HISTOGRAM_FRAMES = (31, 680)
+_HISTOGRAM_TOKENS = (2, 151)
+
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """Frames T after subsampling and tokens U of each utterance, where they come from, and that source's digest."""
+    """Frames T after subsampling and tokens U of each utterance, and the name and digest of their source."""
 
     name: str
     frames: Counts
     tokens: Counts
     digest: str
-    # How the source was made into frames and tokens.
+    # How frames and tokens were obtained from the source.
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -44,26 +54,61 @@ class Shapes:
 def load_shapes(
     source: str | Path = LIBRISPEECH, *, tokenizer: str | None = None, subsampling: int = 4, seed: int = 0
 ) -> Shapes:
-    """The shapes that `source` names: `librispeech`, a file of shapes, or a corpus, whose texts need a tokenizer."""
+    """Load the shapes of `source`: `librispeech`, a file of shapes, or a corpus, whose texts need a tokenizer."""
     if str(source) == LIBRISPEECH:
-        from stopwav.speech.librispeech_shapes import draw_librispeech
-
-        return draw_librispeech(seed)
+        return _draw_librispeech(seed)
     path = Path(source)
     if path.suffix in _READERS and os.path.isfile(path):
         return _read(path)
     if tokenizer is None:
         raise StopwavError(
-            f"shapes {source}: neither `librispeech` nor a .csv, .npz or .pt file of shapes; for a corpus, say how its "
-            "texts become tokens with --tokenizer chars, words, or a SentencePiece model"
+            f"shapes {source}: neither `librispeech` nor a .csv, .npz or .pt file of shapes; for a corpus, choose "
+            "how texts become tokens with --tokenizer chars, words, or a SentencePiece model"
         )
-    from stopwav.speech.shape_sources import corpus_shapes
-
     return corpus_shapes(path, tokenizer, subsampling)
 
 
+def corpus_shapes(path: Path, tokenizer: str, subsampling: int = 4) -> Shapes:
+    """Return the shapes of a NeMo manifest, Lhotse cuts, a Kaldi data folder, or any other corpus."""
+    count = token_counter(tokenizer)
+    digest, spoken = spoken_texts(path)
+    pairs = [(subsampled(round(duration_s * FRAMES_PER_S), subsampling), count(text)) for duration_s, text in spoken]
+    if not pairs:
+        raise StopwavError(f"{path}: no utterance with a duration and a text; check the file")
+    usable = [pair for pair in pairs if pair[0] >= 1]
+    if not usable:
+        raise StopwavError(f"{path}: no utterance has a frame left after --subsampling {subsampling}")
+    dropped = f", {len(pairs) - len(usable)} too short for a frame left out" if len(usable) < len(pairs) else ""
+    frames, tokens = np.array(usable, np.int64).T
+    note = f"tokenizer {Path(tokenizer).name}, subsampling {subsampling}{dropped}"
+    return Shapes(path.resolve().name, frames, tokens, digest, note)
+
+
+def subsampled(frames: int, factor: int) -> int:
+    """Return the frames after subsampling: convolutions of stride 2 and kernel 3 for a power of 2, else division."""
+    if factor < 1:
+        raise StopwavError(f"--subsampling {factor}: give 1 or more, such as 4")
+    if factor & (factor - 1):
+        return frames // factor
+    # Two of them, the front end of most recipes, leave ((n - 1) // 2 - 1) // 2 frames.
+    for _ in range(factor.bit_length() - 1):
+        frames = (frames - 1) // 2
+    return max(0, frames)
+
+
+def token_counter(tokenizer: str) -> Callable[[str], int]:
+    """Return the function that counts a text's tokens: by `chars` (spaces too), `words`, or a SentencePiece model."""
+    if tokenizer == "chars":
+        return lambda text: len(" ".join(text.split()))
+    if tokenizer == "words":
+        return lambda text: len(text.split())
+    if not os.path.isfile(tokenizer):
+        raise StopwavError(f"tokenizer {tokenizer!r}: no such file; give chars, words, or a SentencePiece model")
+    return _sentencepiece(tokenizer)
+
+
 def save_shapes(shapes: Shapes, path: Path) -> None:
-    """Write the shapes: as NPZ where the name ends so, else as CSV with the source in a comment on top."""
+    """Write the shapes: as NPZ where the name ends in .npz, else as CSV with the source in comments on top."""
     about = {"name": shapes.name, "digest": shapes.digest, "note": shapes.note}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,12 +120,40 @@ def save_shapes(shapes: Shapes, path: Path) -> None:
         rows = "".join(f"{t},{u}\n" for t, u in zip(shapes.frames, shapes.tokens, strict=True))
         path.write_text(f"{head}T,U\n{rows}", encoding="utf-8")
     except OSError as error:
-        raise StopwavError(f"{path}: cannot be written ({error.strerror}); name another file with -o") from error
+        raise StopwavError(f"{path}: cannot be written ({error.strerror}); choose another file with -o") from error
 
 
-def file_digest(path: Path) -> str:
-    """16 hex digits of a file's content."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def _draw_librispeech(seed: int) -> Shapes:
+    """Draw as many utterances as LibriSpeech train-clean-100 with speed perturbation has; uniformly inside a bin."""
+    with np.load(_HISTOGRAM, allow_pickle=False) as table:
+        counts = table["count"].astype(np.int64)
+        corners = np.stack([table["frames_bin"], table["tokens_bin"]], axis=1).astype(np.int64)
+        widths = table["widths"].astype(np.int64)
+    random = np.random.default_rng(seed)
+    bins = random.choice(len(counts), size=int(counts.sum()), p=counts / counts.sum())
+    pairs = corners[bins] * widths + random.integers(0, widths, size=(len(bins), 2))
+    return Shapes(
+        name=LIBRISPEECH,
+        frames=np.clip(pairs[:, 0], *_HISTOGRAM_FRAMES),
+        tokens=np.clip(pairs[:, 1], *_HISTOGRAM_TOKENS),
+        digest=file_digest(_HISTOGRAM),
+        note=f"drawn from the histogram of train-clean-100, BPE 500, subsampling 4, seed {seed}",
+    )
+
+
+def _sentencepiece(path: str) -> Callable[[str], int]:
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError as error:
+        raise StopwavError(
+            f"tokenizer {path!r}: a SentencePiece model needs sentencepiece: pip install sentencepiece"
+        ) from error
+    try:
+        model = SentencePieceProcessor(model_file=path)
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise StopwavError(f"tokenizer {path!r}: not a SentencePiece model ({reason}); give a .model file") from error
+    return lambda text: len(model.encode(text))
 
 
 def _read(path: Path) -> Shapes:
@@ -88,16 +161,16 @@ def _read(path: Path) -> Shapes:
         pairs, about = _READERS[path.suffix](path)
     except StopwavError:
         raise
-    except Exception as error:  # NumPy and PyTorch have many ways to say that a file is not what it should be
+    except Exception as error:  # NumPy and PyTorch raise many kinds of errors for a wrong file
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise StopwavError(f"{path}: not a file of shapes ({reason}); write one with `stopwav shapes`") from error
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
-        raise StopwavError(f"{path}: holds {pairs.dtype} of shape {pairs.shape}, not whole numbers T, U in two columns")
-    whole = pairs.astype(np.int64)
+        raise StopwavError(f"{path}: holds {pairs.dtype} of shape {pairs.shape}, not integers T, U in two columns")
+    integers = pairs.astype(np.int64)
     return Shapes(
         name=about.get("name") or path.name,
-        frames=whole[:, 0],
-        tokens=whole[:, 1],
+        frames=integers[:, 0],
+        tokens=integers[:, 1],
         digest=about.get("digest") or file_digest(path),
         note=about.get("note", ""),
     )
@@ -108,7 +181,7 @@ def _read_csv(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
     comments = [line[1:].partition(":") for line in lines if line.startswith("#")]
     head, *rows = [line for line in lines if line and not line.startswith("#")]
     if [name.strip() for name in head.split(",")] != ["T", "U"]:
-        raise StopwavError(f"{path}: its columns are {head[:60]!r}; they have to be T,U")
+        raise StopwavError(f"{path}: its columns are {head[:60]!r}; they must be T,U")
     pairs = np.array([[int(part) for part in row.split(",")] for row in rows], np.int64)
     return pairs, {key.strip(): value.strip() for key, _, value in comments}
 
@@ -120,11 +193,11 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
 
 
 def _read_pt(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
-    """The older two-column tensor; `weights_only` keeps a file from running code."""
+    """Read the older two-column tensor; `weights_only` prevents a file from running code."""
     try:
         import torch
     except ImportError as error:
-        raise StopwavError(f"{path}: reading it needs PyTorch: pip install 'stopwav[torch]'") from error
+        raise StopwavError(f"{path}: reading it requires PyTorch: pip install 'stopwav[torch]'") from error
     tensor = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(tensor, torch.Tensor):
         raise StopwavError(f"{path}: holds a {type(tensor).__name__}, not a tensor with the columns T and U")

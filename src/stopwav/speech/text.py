@@ -1,4 +1,4 @@
-"""English text as a list of words to be compared: what is done here moves every WER, so it is versioned."""
+"""English text as a list of normalised words. Every WER depends on it, so it is versioned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 NORMALISER = "stopwav-english"
-NORMALISER_VERSION = 1  # raised whenever any text comes out differently: figures of two versions are not comparable
+NORMALISER_VERSION = 1  # raised whenever any text comes out differently: WERs of two versions are not comparable
 
 # fmt: off
 _ONES = (
@@ -18,7 +18,7 @@ _ONES = (
 # fmt: on
 _TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SCALES = ("", "thousand", "million", "billion", "trillion")
-_MAX_MARKS = 30  # on one letter: no script needs more, and normalising a run of n marks takes n² steps
+_MAX_MARKS = 30  # per letter: no script needs more, and normalising a run of n marks takes n² steps
 _MAX_DIGITS = 15  # 999 trillion; nobody reads a longer number as a number
 _ORDINALS = {
     "one": "first",
@@ -36,7 +36,7 @@ _CURRENCIES = {  # sign: unit, units, hundredth, hundredths
     "¥": ("yen", "yen", "", ""),
 }
 
-# Signs that NFKC would turn into something that is not what a reader says ("10²" into 102, "Acme™" into "AcmeTM").
+# Signs that NFKC would turn into something that is not read aloud so ("10²" into 102, "Acme™" into "AcmeTM").
 _BEFORE_NFKC = {
     "´": "'",
     "`": "'",
@@ -48,7 +48,7 @@ _BEFORE_NFKC = {
 }
 _APOSTROPHES = str.maketrans(dict.fromkeys("’‘‛ʼʻ′＇", "'"))
 
-# A tag hugs its content, so that "a < b and c > d" is none.
+# A tag has no space inside its brackets, so "a < b and c > d" is not one.
 _TAG = re.compile(r"<(?!\s)[^<>]*(?<!\s)>|\[(?!\s)[^\[\]]*(?<!\s)\]")
 _NUMBER = r"(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)*+|(?<![^\s$€£¥])\.\d+"
 _MONEY = re.compile(
@@ -62,7 +62,7 @@ _WORD = re.compile(r"[^\W\d_][^' ]*(?:'[^\W\d_][^' ]*)*")
 
 
 def normalise(text: str) -> list[str]:
-    """The words of `text` in the one spelling in which references and hypotheses are compared; never raises."""
+    """Return the words of `text` in the spelling in which references and hypotheses are compared; never raises."""
     text = _fold(text)
     text = _TAG.sub(" ", text)
     text = _MONEY.sub(_spell_money, text)
@@ -72,18 +72,18 @@ def normalise(text: str) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    """`text` in NFKC and lower case, with ASCII apostrophes and digits, without invisible characters."""
+    """Return `text` in NFKC and lower case, with ASCII apostrophes and digits, without invisible characters."""
     if text.isascii():
         return text.lower().replace("`", "'")
-    # Invisible characters go first: between a letter and its accent they would keep the two from composing.
+    # Remove invisible characters first: between a letter and its accent they would prevent composition.
     text = unicodedata.normalize("NFKC", "".join(_few_marks("".join(map(_visible_character, text)))))
-    # Lower case can decompose ("İ"), hence NFKC once more; NFKC can add marks, hence the limit once more.
+    # Lower case can decompose ("İ"), hence NFKC again; NFKC can add marks, hence the limit again.
     text = unicodedata.normalize("NFKC", text.lower()).translate(_APOSTROPHES)
     return "".join(map(_ascii_digit, _few_marks(text)))
 
 
 def _few_marks(text: Iterable[str]) -> Iterator[str]:
-    """The characters of `text` without the combining marks beyond the limit of one letter."""
+    """Yield the characters of `text` without the combining marks beyond the limit per letter."""
     marks = 0
     for char in text:
         marks = marks + 1 if unicodedata.combining(char) else 0
@@ -93,51 +93,51 @@ def _few_marks(text: Iterable[str]) -> Iterator[str]:
 
 @cache
 def _visible_character(char: str) -> str:
-    """What stands for `char` before NFKC."""
+    """Return the replacement of `char` before NFKC."""
     if char in _BEFORE_NFKC:
         return _BEFORE_NFKC[char]
     category = unicodedata.category(char)
-    if category == "Cf":  # direction marks, joiners, soft hyphens: no part of the spelling
+    if category == "Cf":  # direction marks, joiners, soft hyphens: not part of the spelling
         return ""
     if category == "Cs":  # a lone surrogate is a broken character
         return " "
-    if category == "No":  # a raised or circled figure is a number of its own
+    if category == "No":  # a raised or circled digit is a number of its own
         return f" {char} "
     return char
 
 
 @cache
 def _ascii_digit(char: str) -> str:
-    """`char`, or its ASCII form where it is a decimal digit of another script."""
+    """Return `char`, or its ASCII form where it is a decimal digit of another script."""
     value = unicodedata.decimal(char, None)
     return char if value is None else str(value)
 
 
 @cache
 def _word_character(char: str) -> str:
-    """`char` where it can be part of a word, else a space."""
+    """Return `char` where it can be part of a word, else a space."""
     return char if char == "'" or unicodedata.category(char)[0] in "LM" else " "
 
 
 def _spell_money(match: re.Match[str]) -> str:
-    """The words of an amount: three dollars and fifty cents, two point five million dollars."""
+    """Return the words of an amount: three dollars and fifty cents, two point five million dollars."""
     number = match["number"] or match["number2"]
-    one, many, cent, cents = _CURRENCIES[match["sign"] or match["sign2"]]
+    unit, units, cent, cents = _CURRENCIES[match["sign"] or match["sign2"]]
     if match["scale"]:
-        return f" {_decimal(number)} {match['scale'].strip()} {many} "
+        return f" {_decimal(number)} {match['scale'].strip()} {units} "
     whole, _, fraction = number.replace(",", "").partition(".")
     if len(fraction) != 2 or not fraction.isdigit() or not cents:
-        return f" {_decimal(number)} {one if number == '1' else many} "
+        return f" {_decimal(number)} {unit if number == '1' else units} "
     parts = []
     if whole.strip("0") or fraction == "00":
-        parts.append(f"{_integer(whole or '0')} {one if whole == '1' else many}")
+        parts.append(f"{_integer(whole or '0')} {unit if whole == '1' else units}")
     if fraction != "00":
         parts.append(f"{_integer(str(int(fraction)))} {cent if fraction == '01' else cents}")
     return f" {' and '.join(parts)} "
 
 
 def _spell_number(match: re.Match[str]) -> str:
-    """The words of a number, its ordinal (`21st`) or its plural (`90s`)."""
+    """Return the words of a number, its ordinal (`21st`) or its plural (`90s`)."""
     words = _decimal(match["number"])
     suffix = match["suffix"]
     if suffix and "." in match["number"]:  # "1.5s" is a unit
@@ -150,7 +150,7 @@ def _spell_number(match: re.Match[str]) -> str:
 
 
 def _decimal(number: str) -> str:
-    """The words of digits with optional thousands commas and decimal points, figures after a point one by one."""
+    """Return the words of digits with optional commas and decimal points; after a point, digit by digit."""
     whole, *fractions = number.replace(",", "").split(".")
     spoken = [_integer(whole)] if whole else []
     for fraction in fractions:
@@ -159,7 +159,7 @@ def _decimal(number: str) -> str:
 
 
 def _integer(digits: str) -> str:
-    """The words of an integer as a cardinal without "and"; digit by digit with leading zeros or beyond trillions."""
+    """Return an integer as a cardinal without "and"; digit by digit with leading zeros or beyond trillions."""
     if len(digits) > _MAX_DIGITS or (len(digits) > 1 and digits[0] == "0"):
         return _digit_by_digit(digits)
     number = int(digits)
@@ -174,7 +174,7 @@ def _integer(digits: str) -> str:
 
 
 def _below_thousand(number: int) -> str:
-    """The words of 1 to 999."""
+    """Return the words of 1 to 999."""
     hundreds, rest = divmod(number, 100)
     spoken = [_ONES[hundreds], "hundred"] if hundreds else []
     if rest >= len(_ONES):
@@ -186,19 +186,19 @@ def _below_thousand(number: int) -> str:
 
 
 def _digit_by_digit(digits: str) -> str:
-    """The words of each digit in turn."""
+    """Return the words of each digit in turn."""
     return " ".join(_ONES[int(digit)] for digit in digits)
 
 
 def _ordinal(word: str) -> str:
-    """The ordinal of the last word of a cardinal."""
+    """Return the ordinal of the last word of a cardinal."""
     if word in _ORDINALS:
         return _ORDINALS[word]
     return f"{word[:-1]}ieth" if word.endswith("y") else f"{word}th"
 
 
 def _plural(word: str) -> str:
-    """The plural of the last word of a cardinal."""
+    """Return the plural of the last word of a cardinal."""
     if word.endswith("y"):
         return f"{word[:-1]}ies"
     return f"{word}es" if word.endswith("x") else f"{word}s"

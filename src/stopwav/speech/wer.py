@@ -1,4 +1,4 @@
-"""Word errors as counts: they add over a corpus, and their ratio is taken once, at the end."""
+"""Word errors as counts, which are added over a corpus and divided once, at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stopwav.speech.text import normalise
 class ErrorCount:
     """Word errors against `words` reference words. Counts add, also by `sum(counts, ErrorCount())`.
 
-    They divide by nothing and turn into no float, on purpose: the mean of per-utterance rates weighs a word of a short
+    They support neither division nor `float`, on purpose: the mean of per-utterance rates weighs a word of a short
     utterance more than one of a long utterance, and is not the WER. Add first, then read `.wer`.
     """
 
@@ -24,7 +24,7 @@ class ErrorCount:
     words: int = 0
 
     def __add__(self, other: ErrorCount) -> ErrorCount:
-        """The counts of both."""
+        """Return the sum of both counts."""
         if not isinstance(other, ErrorCount):
             return NotImplemented
         return ErrorCount(
@@ -35,7 +35,7 @@ class ErrorCount:
         )
 
     def __radd__(self, other: int) -> ErrorCount:
-        """Itself, when added to the 0 with which `sum` starts."""
+        """Return the count itself when it is added to the 0 with which `sum` starts."""
         return self if other == 0 else NotImplemented
 
     @property
@@ -50,18 +50,18 @@ class ErrorCount:
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCount:
-    """The word errors of `hypothesis` after both texts are normalised."""
+    """Count the word errors of `hypothesis` after both texts are normalised."""
     return count_word_errors(normalise(reference), normalise(hypothesis))
 
 
 def count_word_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> ErrorCount:
-    """The fewest substitutions, deletions and insertions that turn `ref_words` into `hyp_words`."""
-    if not ref_words or not hyp_words:  # jiwer refuses an empty reference
+    """Count the fewest substitutions, deletions and insertions that turn `ref_words` into `hyp_words`."""
+    if not ref_words or not hyp_words:  # jiwer rejects an empty reference
         return ErrorCount(deletions=len(ref_words), insertions=len(hyp_words), words=len(ref_words))
-    # Numbers in place of words, so that jiwer's own splitting and stripping changes nothing.
+    # Numbers instead of words, so that jiwer's own splitting and stripping has no effect.
     numbers: dict[str, int] = {}
     ref, hyp = (
         " ".join(str(numbers.setdefault(word, len(numbers))) for word in words) for words in (ref_words, hyp_words)
     )
-    found = jiwer.process_words(ref, hyp)
-    return ErrorCount(found.substitutions, found.deletions, found.insertions, len(ref_words))
+    output = jiwer.process_words(ref, hyp)
+    return ErrorCount(output.substitutions, output.deletions, output.insertions, len(ref_words))

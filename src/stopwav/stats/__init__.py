@@ -1,4 +1,4 @@
-"""Statistics as pure functions on arrays: they know nothing of clocks, of speech, or of where a number came from."""
+"""Statistics as pure functions on arrays, whatever the numbers measure."""
 
 from stopwav.stats.bootstrap import (
     cluster_mean,
@@ -7,29 +7,27 @@ from stopwav.stats.bootstrap import (
     paired_ratio_difference,
     paired_ratio_p_value,
 )
-from stopwav.stats.estimate import Estimate
-from stopwav.stats.intervals import median_interval, t_cdf, t_interval, t_quantile
-from stopwav.stats.law import Law, Polynomial, fit_law
-from stopwav.stats.outliers import Outliers, classify_outliers
+from stopwav.stats.estimate import Estimate, pareto_set
+from stopwav.stats.growth import GrowthFit, Polynomial, fit_growth
+from stopwav.stats.intervals import median_interval, t_interval, t_quantile
+from stopwav.stats.outliers import ControlChart, Outliers, classify_outliers, control_chart
 from stopwav.stats.percentiles import minimum_count, nearest_rank, percentile
-from stopwav.stats.ratio import LogRatio, paired_log_ratio, unpaired_log_ratio
 from stopwav.stats.summary import summarise_rounds
 from stopwav.stats.verdict import (
     DEFAULT_THRESHOLD,
-    Kind,
+    LogRatio,
     Verdict,
     decide,
-    decide_all,
-    holm,
+    paired_log_ratio,
     paired_verdict,
-    unpaired_verdict,
+    unpaired_log_ratio,
 )
 
 __all__ = [
     "DEFAULT_THRESHOLD",
+    "ControlChart",
     "Estimate",
-    "Kind",
-    "Law",
+    "GrowthFit",
     "LogRatio",
     "Outliers",
     "Polynomial",
@@ -38,10 +36,9 @@ __all__ = [
     "cluster_mean",
     "cluster_percentiles",
     "cluster_ratio",
+    "control_chart",
     "decide",
-    "decide_all",
-    "fit_law",
-    "holm",
+    "fit_growth",
     "median_interval",
     "minimum_count",
     "nearest_rank",
@@ -49,11 +46,10 @@ __all__ = [
     "paired_ratio_difference",
     "paired_ratio_p_value",
     "paired_verdict",
+    "pareto_set",
     "percentile",
     "summarise_rounds",
-    "t_cdf",
     "t_interval",
     "t_quantile",
     "unpaired_log_ratio",
-    "unpaired_verdict",
 ]

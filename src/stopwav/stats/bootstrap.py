@@ -1,11 +1,12 @@
-"""Intervals by bootstrap over clusters: chunks and words of one utterance are not independent, utterances are.
+"""Intervals by bootstrap over clusters: values of one cluster are not independent of each other, clusters are.
 
-A replicate draws as many clusters as there are, with replacement. Where the same utterances were measured in three
+A replicate draws as many clusters as there are, with replacement. Where the same clusters were measured in three
 rounds or more, rounds are drawn too, and a value weighs (times its cluster was drawn) × (times its round was drawn):
-utterances and rounds are crossed, and each adds its own spread (the pigeonhole bootstrap).
+clusters and rounds are crossed, and each adds its own spread (the pigeonhole bootstrap).
 
-Everything drawn is a ratio of sums: of errors and words, of values and their count, or of the values up to a
+Every statistic is a ratio of sums: of numerators and denominators, of values and their count, or of the values up to a
 percentile and all values. So a replicate costs one pass over a small table, however many values there are.
+In notes a cluster is called an independent sample.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ Floats = NDArray[np.float64]
 
 REPLICATES = 1000  # the ends of a 95 % interval then rest on 25 replicates each
 _FLIPS = 9999  # the smallest p value is then 0.0001, small enough for Holm over a table of metrics
-_BLOCK = 2_000_000  # draws held at a time: about 32 MB
-_FEW_CLUSTERS = 5  # below this the replicates are too few different ones to trace a distribution
-_ROUNDS_TO_DRAW = 3  # two rounds give four different draws: no spread to speak of
+_BLOCK = 2_000_000  # draws in memory at a time: about 32 MB
+_FEW_CLUSTERS = 5  # below this there are too few different replicates for a distribution
+_ROUNDS_TO_DRAW = 3  # two rounds give only four different draws
 _NORMAL = t_quantile(0.975, math.inf)
 
 
 @dataclass(frozen=True)
 class _Design:
-    """To which cluster and round each value belongs, as numbers from 0."""
+    """The cluster and round of each value, as numbers from 0."""
 
     cluster: NDArray[np.intp]
     round: NDArray[np.intp]
@@ -44,7 +45,7 @@ class _Design:
 
 @dataclass(frozen=True)
 class _Replicates:
-    """The replicates of a ratio, its variance corrected for few clusters and rounds, and the freedom behind that."""
+    """The replicates of a ratio, its variance corrected for few clusters and rounds, and its degrees of freedom."""
 
     ratios: Floats
     variance: float
@@ -59,10 +60,10 @@ def cluster_percentiles(
     seed: int = 0,
     unit: str = "s",
 ) -> dict[float, Estimate]:
-    """The percentiles `ps` of all values by nearest rank, with intervals over clusters; None where too few.
+    """Return the percentiles `ps` of all values by nearest rank, with intervals over clusters; no value with too few.
 
-    The bootstrap tells how uncertain the share of values up to the percentile is, hence how many independent values
-    that share would be worth; the interval is the binomial one of that many.
+    The bootstrap shows how uncertain the share of values up to the percentile is, and hence the effective number of
+    independent values (effective n); the interval is the binomial one of that many.
     """
     array = np.asarray(values, dtype=float).ravel()
     design = _design(array.size, clusters, rounds)
@@ -72,7 +73,7 @@ def cluster_percentiles(
 def cluster_mean(
     values: ArrayLike, clusters: Labels, rounds: Labels | None = None, seed: int = 0, unit: str = "s"
 ) -> Estimate:
-    """The mean of all values, with its interval over clusters."""
+    """Return the mean of all values, with its interval over clusters."""
     array = np.asarray(values, dtype=float).ravel()
     return cluster_ratio(array, np.ones_like(array), clusters, rounds, seed, unit)
 
@@ -85,7 +86,7 @@ def cluster_ratio(
     seed: int = 0,
     unit: str = "",
 ) -> Estimate:
-    """The ratio of the sums of `numerators` and `denominators`, with its interval over clusters."""
+    """Return the ratio of the sums of `numerators` and `denominators`, with its interval over clusters."""
     top, bottom = (np.asarray(values, dtype=float).ravel() for values in (numerators, denominators))
     if top.size != bottom.size:
         raise ValueError(f"a ratio needs as many denominators as numerators, got {bottom.size} and {top.size}")
@@ -100,73 +101,73 @@ def cluster_ratio(
     if drawn is None:
         return Estimate(value, n=top.size, unit=unit, note=_why_no_interval(design))
     low, high = np.quantile(drawn.ratios, (0.025, 0.975))
-    # Plain percentile intervals are too narrow with few clusters, as normal intervals are: widened as t does it.
+    # Plain percentile intervals are too narrow with few clusters, as normal intervals are: widen them from normal to t.
     spread = float(drawn.ratios.std())
     stretch = t_quantile(0.975, drawn.df) * math.sqrt(drawn.variance) / (_NORMAL * spread) if spread else 1.0
     low, high = value - max(1.0, stretch) * (value - low), value + max(1.0, stretch) * (high - value)
     if top.min() >= 0 and bottom.min() >= 0:
         low = max(0.0, low)  # widening must not leave the range of the ratio
-    return Estimate(value, float(low), float(high), top.size, unit, _caution(design))
+    return Estimate(value, float(low), float(high), top.size, unit, _few_clusters_note(design))
 
 
 def paired_ratio_difference(num_a: ArrayLike, num_b: ArrayLike, denominators: ArrayLike, seed: int = 0) -> Estimate:
-    """The difference b - a of two ratios of sums over the same utterances, with its paired bootstrap interval.
+    """Return the difference b - a of two ratios of sums over the same samples, with its paired bootstrap interval.
 
-    Entry i of all three belongs to utterance i. Both systems are drawn together, so that what is hard for both cancels.
+    Entry i of all three belongs to sample i. Both sides are drawn together, so that what is hard for both cancels.
     """
     a, b = (np.asarray(values, dtype=float).ravel() for values in (num_a, num_b))
     if a.size != b.size:
-        raise ValueError(f"a paired difference needs the same utterances, got {a.size} of a and {b.size} of b")
+        raise ValueError(f"a paired difference needs the same samples, got {a.size} of a and {b.size} of b")
     return cluster_ratio(b - a, denominators, np.arange(a.size), seed=seed)
 
 
 def paired_ratio_p_value(num_a: ArrayLike, num_b: ArrayLike, seed: int = 0) -> float | None:
-    """The two-sided p value of a and b being equally good, by swapping the two at random within utterances.
+    """Return the two-sided p value of a and b being equally good, by swapping the two at random within samples.
 
-    The denominators are the same on both sides and cancel. None where there is no utterance.
+    The denominators are the same on both sides and cancel. None where there is no sample.
     """
     differences = np.asarray(num_b, dtype=float).ravel() - np.asarray(num_a, dtype=float).ravel()
     if why_unusable(differences):
         return None
     observed = abs(differences.sum()) * (1 - 1e-12)  # sums in another order may differ in the last digit
     generator = np.random.default_rng(seed)
-    as_extreme, left = 0, _FLIPS
-    while left:
-        count = min(left, max(1, _BLOCK // differences.size))
+    as_extreme, remaining = 0, _FLIPS
+    while remaining:
+        count = min(remaining, max(1, _BLOCK // differences.size))
         swaps = generator.integers(0, 2, (count, differences.size), dtype=np.int8)
         as_extreme += int(np.count_nonzero(np.abs((2.0 * swaps - 1.0) @ differences) >= observed))
-        left -= count
+        remaining -= count
     return (1 + as_extreme) / (1 + _FLIPS)
 
 
 def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) -> Estimate:
-    """One percentile of `array`, with its interval where utterances and values are enough for one."""
+    """Return one percentile of `array`, with its interval where there are enough clusters and values."""
     reason = why_unsupported(array, p)
     if reason:
         return Estimate(None, n=array.size, unit=unit, note=reason)
     value = nearest_rank(array, p)
     within = array <= value
-    if within.all():  # the percentile is the largest value, and all replicates agree on the share up to it
+    if within.all():  # the percentile is the largest value: the share up to it is 1 in all replicates
         within = array < value
     share = float(within.mean())
     drawn = _draw(within.astype(float), np.ones_like(array), design, seed) if design.clusters > 1 else None
     if drawn is None:
         return Estimate(value, n=array.size, unit=unit, note=_why_no_interval(design))
-    worth = float(array.size)
+    effective = float(array.size)
     if drawn.variance > 0:
-        worth = min(worth, share * (1 - share) / drawn.variance) * (_NORMAL / t_quantile(0.975, drawn.df)) ** 2
-    count = int(worth)
-    ranks = quantile_ranks(count, p)
+        effective = min(effective, share * (1 - share) / drawn.variance) * (_NORMAL / t_quantile(0.975, drawn.df)) ** 2
+    effective_n = int(effective)
+    ranks = quantile_ranks(effective_n, p)
     if ranks is None:
-        note = f"no interval: as good as {count} independent events, needs {minimum_count(p)}"
+        note = f"effective n {effective_n}; a P{100 * p:g} interval needs {minimum_count(p)}"
         return Estimate(value, n=array.size, unit=unit, note=note)
     # Order statistic r of m values lies, on average, at the level r / (m + 1).
-    low, high = (nearest_rank(array, rank / (count + 1)) for rank in ranks)
-    return Estimate(value, low, high, array.size, unit, _caution(design))
+    low, high = (nearest_rank(array, rank / (effective_n + 1)) for rank in ranks)
+    return Estimate(value, low, high, array.size, unit, _few_clusters_note(design))
 
 
 def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
-    """The design of `n` values; rounds count only where there are enough of them to draw."""
+    """Return the design of `n` values; fewer rounds than can be drawn count as one."""
     cluster, cluster_count = _codes(clusters)
     by_round, round_count = (np.zeros(n, dtype=np.intp), 1) if rounds is None else _codes(rounds)
     if not n == cluster.size == by_round.size:
@@ -177,7 +178,7 @@ def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
 
 
 def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
-    """The labels as numbers from 0 in order of appearance, and how many different ones there are."""
+    """Return the labels as numbers from 0 in order of appearance, and the number of different ones."""
     numbers: dict[int | str, int] = {}
     items = labels.tolist() if isinstance(labels, np.ndarray) else labels
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in items], dtype=np.intp)
@@ -185,7 +186,7 @@ def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
 
 
 def _draw(top: Floats, bottom: Floats, design: _Design, seed: int) -> _Replicates | None:
-    """The replicates of the ratio of sums; None where too few draws have a denominator."""
+    """Return the replicates of the ratio of sums; None where too few draws have a denominator."""
     tops, bottoms = (_table(values, design) for values in (top, bottom))
     for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
     block = max(1, _BLOCK // max(design.clusters, design.rounds))
@@ -205,39 +206,41 @@ def _draw(top: Floats, bottom: Floats, design: _Design, seed: int) -> _Replicate
         return None
     # A bootstrap of k units shows (k - 1) / k of their variance, and an interval from k units has k - 1 degrees of
     # freedom; those of the sum follow from its parts (Satterthwaite).
-    shares = [float(np.nanvar(only_clusters)) * design.clusters / (design.clusters - 1)]
+    variances = [float(np.nanvar(only_clusters)) * design.clusters / (design.clusters - 1)]
     freedoms = [design.clusters - 1]
     if design.rounds > 1:
-        shares.append(float(np.nanvar(only_rounds)) * design.rounds / (design.rounds - 1))
+        variances.append(float(np.nanvar(only_rounds)) * design.rounds / (design.rounds - 1))
         freedoms.append(design.rounds - 1)
-    variance = sum(shares)
-    by_part = sum(share**2 / freedom for share, freedom in zip(shares, freedoms, strict=True))
+    variance = sum(variances)
+    by_part = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
     return _Replicates(both, variance, variance**2 / by_part if by_part > 0 else float(freedoms[0]))
 
 
 def _table(values: Floats, design: _Design) -> Floats:
-    """The sum of `values` by cluster and round."""
+    """Return the sum of `values` by cluster and round."""
     sums = np.zeros((design.clusters, design.rounds))
     np.add.at(sums, (design.cluster, design.round), values)
     return sums
 
 
 def _times_drawn(generator: np.random.Generator, replicates: int, units: int) -> Floats:
-    """For each replicate, how often each unit comes up in as many draws as there are units."""
+    """Return for each replicate how often each unit is drawn, in as many draws as there are units."""
     drawn = generator.integers(0, units, (replicates, units)) + units * np.arange(replicates)[:, None]
     return np.bincount(drawn.ravel(), minlength=replicates * units).reshape(replicates, units).astype(float)
 
 
 def _divide(top: Floats, bottom: Floats) -> Floats:
-    """The ratios, NaN where the denominator is 0: a draw of utterances without a word says nothing per word."""
+    """Return the ratios, NaN where the denominator is 0."""
     return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
 
 
 def _why_no_interval(design: _Design) -> str:
-    """Why there are no replicates."""
-    return "one utterance: no interval" if design.clusters < 2 else "no interval: too few utterances to divide by"
+    """Return why there are no replicates."""
+    if design.clusters < 2:
+        return "no interval: only 1 independent sample"
+    return "no interval: too few samples have a denominator"
 
 
-def _caution(design: _Design) -> str:
-    """What to say about an interval from few clusters, or ""."""
-    return f"rough interval: only {design.clusters} utterances" if design.clusters < _FEW_CLUSTERS else ""
+def _few_clusters_note(design: _Design) -> str:
+    """Return the note on an interval from few clusters, or ""."""
+    return f"rough interval: only {design.clusters} independent samples" if design.clusters < _FEW_CLUSTERS else ""

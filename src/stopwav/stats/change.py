@@ -1,4 +1,4 @@
-"""What changed from a to b: one metric at a time, decided together so that the confidence holds for all of them."""
+"""Changes from a to b, one per metric, decided together so that the confidence holds for all of them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from numpy.typing import ArrayLike
 from stopwav.stats.bootstrap import paired_ratio_difference, paired_ratio_p_value
 from stopwav.stats.estimate import Estimate
 from stopwav.stats.intervals import t_quantile
-from stopwav.stats.ratio import paired_log_ratio, unpaired_log_ratio
-from stopwav.stats.verdict import decide
+from stopwav.stats.verdict import decide, paired_log_ratio, unpaired_log_ratio
 
-Sort = Literal["time", "size", "errors", "energy"]
+Quantity = Literal["time", "size", "errors", "energy"]
 
-# What less and more of each sort of number are called.
-WORDS: dict[Sort, tuple[str, str]] = {
+# The words for less and more of each quantity.
+WORDS: dict[Quantity, tuple[str, str]] = {
     "time": ("faster", "slower"),
     "size": ("smaller", "bigger"),
     "errors": ("better", "worse"),
     "energy": ("less", "more"),
 }
-CONFIDENCE = 0.95  # of the whole table together, as of every interval that stopwav prints
+CONFIDENCE = 0.95  # of all changes together, as of every single interval
 
 
 @dataclass(frozen=True)
 class Change:
-    """One metric of a and of b: what `value` with its interval is (b / a, or b - a), and the verdict on it.
+    """One metric of a and of b: their ratio b / a or difference b - a with its interval, and the verdict on it.
 
-    `confidence` is the one at which the interval stands, after Holm. `threshold` is relative. `n` counts rounds a
-    side or, for a rate of errors, utterances. `p_value` is that of no difference at all, not adjusted.
+    `confidence` is that of the interval, after Holm. `threshold` is relative. `n` counts rounds per side or, for an
+    error rate, samples. `p_value` is that of no difference at all, not adjusted.
     """
 
     metric: str
@@ -53,23 +52,23 @@ class Change:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as `--json` prints them."""
+        """Return the fields as `--json` prints them."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A metric to be decided on at whichever confidence is asked; without a p value it is no test of anything."""
+    """A metric to be decided at any given confidence; without a p value it is not a statistical test."""
 
     p_value: float | None
     answer: Callable[[float], Change]
 
 
 def answer_all(questions: Sequence[Question], confidence: float = CONFIDENCE) -> list[Change]:
-    """The answers, such that `confidence` holds for all of them together (Holm).
+    """Answer all questions so that `confidence` holds for the answers together (Holm).
 
-    The clearest question is held to 1 - α/m, the next to 1 - α/(m - 1), and so on; an answer that stays undecided
-    relaxes nothing. What is no test makes the others no stricter.
+    The question with the smallest p value is decided at 1 - α/m, the next at 1 - α/(m - 1), and so on; an answer that
+    stays undecided relaxes nothing. A question without a p value does not make the others stricter.
     """
     changes = [question.answer(confidence) for question in questions]
     tests = [(question.p_value, index) for index, question in enumerate(questions) if question.p_value is not None]
@@ -81,11 +80,11 @@ def answer_all(questions: Sequence[Question], confidence: float = CONFIDENCE) ->
 
 
 def ask_ratio(
-    metric: str, unit: str, sort: Sort, a: ArrayLike, b: ArrayLike, threshold: float, *, paired: bool = False
+    metric: str, unit: str, quantity: Quantity, a: ArrayLike, b: ArrayLike, threshold: float, *, paired: bool = False
 ) -> Question:
-    """The question whether b / a is off by more than the threshold, from values of rounds.
+    """Ask whether b / a differs from 1 by more than the threshold, from one value per round.
 
-    Of two separate runs, or, where they are `paired`, of one run in which round i of a stood beside round i of b.
+    The rounds are of two separate runs or, where `paired`, of one run in which round i of a alternated with that of b.
     """
     ratio = (paired_log_ratio if paired else unpaired_log_ratio)(a, b)
 
@@ -93,32 +92,32 @@ def ask_ratio(
         return None if ratio.mean is None else float(np.exp(np.log(np.asarray(values, dtype=float)).mean()))
 
     def answer(confidence: float) -> Change:
-        found = decide(ratio, threshold, confidence)
-        less, more = WORDS[sort]
+        verdict = decide(ratio, threshold, confidence)
+        less, more = WORDS[quantity]
         return Change(
             metric=metric,
             unit=unit,
             a=location(a),
             b=location(b),
             by="ratio",
-            value=found.ratio,
-            low=found.low,
-            high=found.high,
-            verdict={"faster": less, "slower": more}.get(found.kind, found.kind),
+            value=verdict.ratio,
+            low=verdict.low,
+            high=verdict.high,
+            verdict={"faster": less, "slower": more}.get(verdict.kind, verdict.kind),
             confidence=confidence,
             threshold=threshold,
-            n=found.n,
-            p_value=found.p_value,
-            more_rounds=found.more_rounds,
+            n=verdict.n,
+            p_value=verdict.p_value,
+            more_rounds=verdict.more_rounds,
             paired=paired,
-            note=found.note,
+            note=verdict.note,
         )
 
     return Question(ratio.p_value(float(np.log1p(threshold))), answer)
 
 
 def ask_count(metric: str, a: int, b: int) -> Question:
-    """The question which of two counts is the larger: they are known, so it is no test, and no threshold applies."""
+    """Ask which of two counts is the larger: counts are exact, so there is no test and no threshold."""
     less, more = WORDS["size"]
     verdict = "same" if a == b else less if b < a else more
     ratio = b / a if a else None
@@ -131,7 +130,7 @@ def ask_count(metric: str, a: int, b: int) -> Question:
 
 
 def ask_nothing(metric: str, unit: str, threshold: float, reason: str) -> Question:
-    """The question that cannot be asked: undecided, with the reason."""
+    """Return a question that has no data: undecided, with the reason."""
 
     def answer(confidence: float) -> Change:
         return Change(
@@ -141,18 +140,18 @@ def ask_nothing(metric: str, unit: str, threshold: float, reason: str) -> Questi
     return Question(None, answer)
 
 
-def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, words: ArrayLike, threshold: float, seed: int = 0) -> Question:
-    """The question whether the error rate of b is off by more than the threshold, from errors of the same utterances.
+def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, totals: ArrayLike, threshold: float, seed: int = 0) -> Question:
+    """Ask whether the error rate of b differs by more than the threshold, from error counts on the same samples.
 
     The difference has its paired bootstrap interval. The threshold is relative to the rate of a.
     """
-    errors_a, errors_b, counts = (np.asarray(values, dtype=float) for values in (a, b, words))
-    if not counts.sum() > 0:
-        return ask_nothing(metric, "", threshold, "no reference words")
-    difference = paired_ratio_difference(errors_a, errors_b, counts, seed)
+    errors_a, errors_b, sizes = (np.asarray(values, dtype=float) for values in (a, b, totals))
+    if not sizes.sum() > 0:
+        return ask_nothing(metric, "", threshold, "no error rate: the totals add up to 0")
+    difference = paired_ratio_difference(errors_a, errors_b, sizes, seed)
     differs = bool(np.any(errors_a != errors_b))
     p_value = paired_ratio_p_value(errors_a, errors_b, seed) if differs else None
-    rates = float(errors_a.sum() / counts.sum()), float(errors_b.sum() / counts.sum())
+    rates = float(errors_a.sum() / sizes.sum()), float(errors_b.sum() / sizes.sum())
 
     def answer(confidence: float) -> Change:
         low, high = _widened(difference, confidence)
@@ -160,9 +159,9 @@ def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, words: ArrayLike, thresh
         verdict = _verdict_on_errors(low, high, threshold * rates[0], certain) if differs else "same"
         note = difference.note
         if not differs:
-            note = "as many errors in every utterance"
+            note = "the same number of errors in every sample"
         elif verdict == "undecided":
-            note = note or "more utterances would decide; more rounds would not"
+            note = note or "more samples would decide; more rounds would not"
         return Change(
             metric=metric,
             unit="",
@@ -175,7 +174,7 @@ def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, words: ArrayLike, thresh
             verdict=verdict,
             confidence=confidence,
             threshold=threshold,
-            n=counts.size,
+            n=sizes.size,
             p_value=p_value,
             paired=True,
             note=note,
@@ -185,7 +184,7 @@ def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, words: ArrayLike, thresh
 
 
 def _verdict_on_errors(low: float | None, high: float | None, edge: float, certain: bool) -> str:
-    """The verdict of an interval of a difference against ±`edge`; a change must be `certain` by its p value as well."""
+    """Return the verdict of an interval of a difference against ±`edge`; a change needs a small p value as well."""
     if low is None or high is None:
         return "undecided"
     better, worse = WORDS["errors"]
@@ -195,7 +194,7 @@ def _verdict_on_errors(low: float | None, high: float | None, edge: float, certa
 
 
 def _widened(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:
-    """The 95 % interval at another confidence, each arm stretched as Student's t over the utterances would be."""
+    """Return the 95 % interval at another confidence, each arm stretched as Student's t over the samples would be."""
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return None, None
     df = max(1, estimate.n - 1)

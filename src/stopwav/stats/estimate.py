@@ -1,9 +1,10 @@
-"""One number as it is reported: with its interval, what it rests on, and what is to be said about it."""
+"""A reported number with its interval, the number of values behind it and a note; and the Pareto set of several."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,27 +38,45 @@ class Estimate:
             object.__setattr__(self, name, item)  # frozen for everyone else
 
     def to_json(self) -> dict[str, float | int | str | None]:
-        """The fields as the object that `--json` prints for a metric."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
-            "unit": self.unit,
-            "note": self.note,
-        }
+        """Return the fields as the object that `--json` prints for a metric."""
+        return asdict(self)
+
+
+def pareto_set(points: Mapping[str, Sequence[Estimate]]) -> list[str]:
+    """Return the names of the points that no other point dominates, in the order given; less is better on every axis.
+
+    All points need a value on every axis.
+    """
+    return [name for name, point in points.items() if not any(dominates(other, point) for other in points.values())]
+
+
+def dominates(a: Sequence[Estimate], b: Sequence[Estimate]) -> bool:
+    """Whether a is shown to be less than b on some axis, and no more than b on any other.
+
+    Only whole intervals show it: where they overlap, b may be the better one. A count is certain and has its value at
+    both ends; a measured value without an interval shows nothing.
+    """
+    pairs = list(zip(a, b, strict=True))
+    return all(_no_more(left, right) for left, right in pairs) and any(left.high != right.low for left, right in pairs)
 
 
 def why_unusable(values: NDArray[np.float64]) -> str:
-    """Why no estimate can be made from `values`, or "": a value that is not finite is a fault to show, not to drop."""
+    """Return why no estimate can be made from `values`, or "".
+
+    A value that is not finite is a fault to report, not to drop.
+    """
     if not values.size:
         return "no values"
     broken = int(np.count_nonzero(~np.isfinite(values)))
     return f"{broken} of {values.size} values are not finite" if broken else ""
 
 
+def _no_more(a: Estimate, b: Estimate) -> bool:
+    return a.high is not None and b.low is not None and a.high <= b.low
+
+
 def _finite(number: float | None) -> float | None:
-    """`number` as a plain float, or None where it is not finite."""
+    """Return `number` as a plain float, or None where it is not finite."""
     return float(number) if number is not None and math.isfinite(number) else None
 
 

@@ -1,4 +1,4 @@
-"""Percentiles by nearest rank, and only where the sample can carry them."""
+"""Percentiles by nearest rank, given only where there are enough values for an interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TAIL = 0.025  # what a 95 % interval leaves out at each end
 
 @cache
 def minimum_count(p: float) -> int:
-    """The fewest values whose 95 % interval of the p-quantile has two ends: 6 (P50), 36 (P90), 72 (P95), 368 (P99).
+    """Return the fewest values for an interval of the p-quantile: 6 (P50), 36 (P90), 72 (P95), 368 (P99).
 
     With fewer, the chance that all of them lie on one side of the quantile exceeds 2.5 %, and no value bounds it there.
     """
@@ -26,13 +26,13 @@ def minimum_count(p: float) -> int:
 
 
 def rank(p: float, n: int) -> int:
-    """The nearest rank of the p-quantile among `n` values, counted from 1."""
+    """Return the nearest rank of the p-quantile among `n` values, counted from 1."""
     # 0.07 · 100 is a little above 7 in floating point and must not round up to 8.
     return min(n, max(1, math.ceil(p * n - 1e-9)))
 
 
 def nearest_rank(values: ArrayLike, p: float) -> float:
-    """The smallest of `values` that at least the share `p` of them do not exceed: always one of them."""
+    """Return the smallest of `values` that at least the share `p` of them do not exceed: always one of them."""
     array = np.asarray(values, dtype=float)
     if not array.size or not 0 <= p <= 1:
         raise ValueError(f"a percentile needs values and 0 ≤ p ≤ 1, got {array.size} values and p = {p}")
@@ -41,7 +41,7 @@ def nearest_rank(values: ArrayLike, p: float) -> float:
 
 
 def why_unsupported(values: NDArray[np.float64], p: float) -> str:
-    """Why `values` cannot carry the p-quantile, or ""."""
+    """Return why `values` do not support the p-quantile, or ""."""
     needed = minimum_count(p)
     if values.size < needed:
         return f"needs {needed} events, has {values.size}"
@@ -49,7 +49,7 @@ def why_unsupported(values: NDArray[np.float64], p: float) -> str:
 
 
 def percentile(values: ArrayLike, p: float, unit: str = "s") -> Estimate:
-    """The p-quantile of independent values, with its binomial interval; no value where there are too few of them."""
+    """Return the p-quantile of independent values with its binomial interval; no value where there are too few."""
     array = np.sort(np.asarray(values, dtype=float), axis=None)
     reason = why_unsupported(array, p)
     ranks = None if reason else quantile_ranks(array.size, p)

@@ -14,9 +14,9 @@ _ROUNDS_FOR_T = 3  # with two, t is 12.7 standard errors wide: no interval anyon
 
 
 def summarise_rounds(rounds: Sequence[ArrayLike], unit: str = "s") -> Estimate:
-    """The geometric mean of the round medians, with its Student-t interval over rounds; `n` counts values.
+    """Return the geometric mean of the round medians, with its Student-t interval over rounds; `n` counts values.
 
-    Values of one process are not independent of each other, rounds are. With fewer than three rounds the interval is
+    Rounds are independent of each other, values of one process are not. With fewer than three rounds the interval is
     that of the median within a process, and the note says so.
     """
     arrays = [np.asarray(values, dtype=float).ravel() for values in rounds]
@@ -35,21 +35,23 @@ def summarise_rounds(rounds: Sequence[ArrayLike], unit: str = "s") -> Estimate:
 
 
 def _within_processes(medians: NDArray[np.float64], pooled: NDArray[np.float64], unit: str) -> Estimate:
-    """The location of one or two rounds, with the order-statistic interval of all their values."""
+    """Return the location of one or two rounds, with the order-statistic interval of all their values."""
     value = float(np.exp(np.log(medians).mean()))
     _, low, high = median_interval(pooled)
     if len(medians) == 1:
-        value, note = float(medians[0]), "within one process"
+        value, note, code = float(medians[0]), "within one process", "within-one-process"
     else:
-        note = "within two processes: how much processes differ takes three rounds"
+        note = "within two processes: the spread between processes needs three rounds"
+        code = "within-two-processes"
     if low is None or high is None:
-        return Estimate(value, n=pooled.size, unit=unit, note=f"{note}; no interval from {pooled.size} values")
-    # Of two rounds, the longer could pull the pooled interval away from the other: it is stretched over both medians.
-    return Estimate(value, min(low, *medians), max(high, *medians), pooled.size, unit, note)
+        missing = f"{note}; no interval from {pooled.size} values"
+        return Estimate(value, n=pooled.size, unit=unit, note=missing, code=code)
+    # The round with more values could pull the pooled interval away from the other: include both medians.
+    return Estimate(value, min(low, *medians), max(high, *medians), pooled.size, unit, note, code)
 
 
 def _without_logarithm(medians: NDArray[np.float64], n: int, unit: str) -> Estimate:
-    """The median of round medians of which some are not positive, with order statistics where there are enough."""
+    """Return the median of round medians, of which some are not positive, and order statistics if there are enough."""
     value, low, high = median_interval(medians)
     note = "median of round medians: not all are positive"
     return Estimate(value, low, high, n, unit, note if low is not None else f"{note}; no interval below 6 rounds")

@@ -1,36 +1,62 @@
-"""What a comparison says: one of five verdicts, `undecided` among them."""
+"""The verdict on b against a: one of five, `undecided` among them, from the log ratio of their round medians."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.intervals import t_quantile
-from stopwav.stats.ratio import LogRatio, paired_log_ratio, unpaired_log_ratio
+from stopwav.stats.intervals import t_quantile, t_tail
 
 Kind = Literal["faster", "slower", "same", "small difference", "undecided"]
 
 DEFAULT_THRESHOLD = 0.01  # a change of less than 1 % is of no concern to most people
-_COMPARISON_ROUNDS = 10  # what a comparison takes by default; asked for where there is no spread to plan from
-_MAX_ROUNDS = 1000  # more than anyone will run: the difference then sits on the threshold, and the note says so
-_WIDEST = math.log(100)  # a ratio known to a factor of a hundred either way is not known; its ends soon overflow
-_TOO_WIDE = "rounds differ too much for an interval: more of them, or a quieter machine"
-_POWER_Z = NormalDist().inv_cdf(0.8)  # the rounds asked for decide in 80 % of cases, not in every other case
+_COMPARISON_ROUNDS = 10  # the default of a comparison; suggested where there is no spread to plan from
+_MAX_ROUNDS = 1000  # more than anyone will run: the difference is then at the threshold, and the note says so
+_WIDEST = math.log(100)  # a ratio known only to a factor of a hundred is not known, and its ends soon overflow
+_TOO_WIDE = "rounds differ too much for an interval: use more rounds, or a quieter machine"
+_POWER_Z = NormalDist().inv_cdf(0.8)  # the suggested rounds decide in 80 % of cases, not only in half of them
+# Logarithms of equal ratios differ by a few 1e-16; a spread or a difference below this is rounding, not measurement.
+_ROUNDING = 1e-12
+_NO_SPREAD_KNOWN = "needs at least 2 rounds per side"
+
+
+@dataclass(frozen=True)
+class LogRatio:
+    """The mean of log(b/a) over `n` rounds per side; `note` says why there is none, or what is unusual about it.
+
+    `spread` is the standard deviation per round: with N rounds the standard error is spread / √N.
+    """
+
+    mean: float | None
+    standard_error: float | None
+    df: float
+    spread: float
+    n: int
+    paired: bool
+    note: str = ""
+
+    def p_value(self, edge: float = 0.0) -> float | None:
+        """Return the two-sided p value of the true log ratio being on the other side of the nearer of ±`edge`."""
+        if self.mean is None or self.standard_error is None:
+            return None
+        distance = abs(abs(self.mean) - edge)
+        if self.standard_error == 0:
+            return 1.0 if distance == 0 else 0.0
+        return 2 * t_tail(distance / self.standard_error, self.df)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known about the ratio b / a: its kind, the interval it rests on, and what more rounds would bring.
+    """The verdict on the ratio b / a, the interval it rests on, and how many more rounds should decide.
 
-    `n` counts rounds a side. `p_value` is that of no difference at all. `more_rounds` is given where `undecided` can
-    be mended.
+    `n` counts rounds per side. `p_value` is that of no difference at all. `more_rounds` is given where more rounds can
+    resolve `undecided`.
     """
 
     kind: Kind
@@ -57,21 +83,48 @@ class Verdict:
 def paired_verdict(
     a_medians: ArrayLike, b_medians: ArrayLike, threshold: float = DEFAULT_THRESHOLD, confidence: float = 0.95
 ) -> Verdict:
-    """The verdict on b against a from interleaved rounds: Student's t on the log ratios of paired round medians."""
+    """Return the verdict on b against a from interleaved rounds: Student's t on the log ratios of round medians."""
     return decide(paired_log_ratio(a_medians, b_medians), threshold, confidence)
 
 
-def unpaired_verdict(
-    a_medians: ArrayLike, b_medians: ArrayLike, threshold: float = DEFAULT_THRESHOLD, confidence: float = 0.95
-) -> Verdict:
-    """The verdict on b against a from two separate runs: Welch's t on log round medians, labelled unpaired."""
-    return decide(unpaired_log_ratio(a_medians, b_medians), threshold, confidence)
+def paired_log_ratio(a_medians: ArrayLike, b_medians: ArrayLike) -> LogRatio:
+    """Return the log ratio from interleaved rounds, each of a paired with one of b: noise common to both cancels."""
+    a, b = _array(a_medians), _array(b_medians)
+    if a.size != b.size:
+        raise ValueError(f"paired rounds come in pairs, got {a.size} of a and {b.size} of b; compare them unpaired")
+    reason = _why_no_ratio(a, b)
+    if reason:
+        return LogRatio(None, None, 0.0, 0.0, a.size, True, reason)
+    logs = np.log(b) - np.log(a)
+    if a.size < 2:
+        return LogRatio(float(logs.mean()), None, 0.0, 0.0, a.size, True, _NO_SPREAD_KNOWN)
+    spread = float(logs.std(ddof=1))
+    return _log_ratio(float(logs.mean()), spread, spread / math.sqrt(a.size), a.size - 1, a.size, True)
+
+
+def unpaired_log_ratio(a_medians: ArrayLike, b_medians: ArrayLike) -> LogRatio:
+    """Return the log ratio from rounds of two separate runs, by Welch's unequal variances."""
+    a, b = _array(a_medians), _array(b_medians)
+    n = min(a.size, b.size)
+    reason = _why_no_ratio(a, b)
+    if reason:
+        return LogRatio(None, None, 0.0, 0.0, n, False, reason)
+    a, b = np.log(a), np.log(b)
+    mean = float(b.mean() - a.mean())
+    if n < 2:
+        return LogRatio(mean, None, 0.0, 0.0, n, False, _NO_SPREAD_KNOWN)
+    spread_a, spread_b = float(a.std(ddof=1)), float(b.std(ddof=1))
+    part_a, part_b = spread_a**2 / a.size, spread_b**2 / b.size
+    df = float(a.size + b.size - 2)
+    if part_a + part_b > 0:
+        df = (part_a + part_b) ** 2 / (part_a**2 / (a.size - 1) + part_b**2 / (b.size - 1))
+    return _log_ratio(mean, math.hypot(spread_a, spread_b), math.sqrt(part_a + part_b), df, n, False)
 
 
 def decide(ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: float = 0.95) -> Verdict:
-    """The verdict of the interval of log(b/a) against ±log(1 + threshold).
+    """Return the verdict of the interval of log(b/a) against ±log(1 + threshold).
 
-    Wholly beyond: faster or slower. Wholly inside: same, or a small difference where it excludes 0. Else undecided.
+    Wholly outside: faster or slower. Wholly inside: same, or a small difference where it excludes 0. Else undecided.
     """
     if not (threshold >= 0 and 0 < confidence < 1):
         raise ValueError(f"need threshold ≥ 0 and 0 < confidence < 1, got {threshold} and {confidence}")
@@ -95,41 +148,8 @@ def decide(ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: fl
     return Verdict(kind, value, *ends, confidence, threshold, ratio.n, more, p_value, ratio.paired, note)
 
 
-def decide_all(
-    ratios: Sequence[LogRatio], threshold: float | Sequence[float] = DEFAULT_THRESHOLD, confidence: float = 0.95
-) -> list[Verdict]:
-    """The verdicts on several metrics, such that `confidence` holds for all of them together (Holm).
-
-    The clearest case, that with the smallest p value at its own threshold, must be decided at the strictest
-    confidence 1 - α/m, the next at 1 - α/(m - 1), and so on; from the first that is not, all stay at its confidence.
-    What has no p value (one round a side) is no test and makes the others no stricter.
-    """
-    thresholds = [threshold] * len(ratios) if isinstance(threshold, int | float) else list(threshold)
-    verdicts = [decide(ratio, limit, confidence) for ratio, limit in zip(ratios, thresholds, strict=True)]
-    p_values = [ratio.p_value(math.log1p(limit)) for ratio, limit in zip(ratios, thresholds, strict=True)]
-    tests = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
-    remaining = len(tests)
-    for _, index in tests:
-        strict = 1 - (1 - confidence) / remaining
-        verdicts[index] = decide(ratios[index], thresholds[index], strict)
-        if verdicts[index].kind != "undecided":
-            remaining -= 1
-    return verdicts
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values adjusted for there being several (Holm), in the order given: each may be held against α itself."""
-    m = len(p_values)
-    adjusted = [0.0] * m
-    largest = 0.0
-    for position, index in enumerate(np.argsort(np.asarray(p_values, dtype=float), kind="stable")):
-        largest = max(largest, min(1.0, (m - position) * float(p_values[index])))
-        adjusted[index] = largest
-    return adjusted
-
-
 def _kind(low: float, high: float, edge: float) -> Kind:
-    """The verdict of an interval of log(b/a) against ±`edge`."""
+    """Return the verdict of an interval of log(b/a) against ±`edge`."""
     if low > edge:
         return "slower"
     if high < -edge:
@@ -140,7 +160,7 @@ def _kind(low: float, high: float, edge: float) -> Kind:
 
 
 def _more_rounds(ratio: LogRatio, edge: float, confidence: float) -> int | None:
-    """How many further rounds should decide, if mean and spread stay as they are; None where more than anyone runs."""
+    """Return how many more rounds should decide if mean and spread stay as they are; None if impractically many."""
     distance = abs(abs(ratio.mean or 0.0) - edge)
 
     def decides(total: int) -> bool:
@@ -149,5 +169,27 @@ def _more_rounds(ratio: LogRatio, edge: float, confidence: float) -> int | None:
         return reach * ratio.spread / math.sqrt(total) <= distance
 
     totals = range(ratio.n + 1, max(ratio.n + 1, _MAX_ROUNDS) + 1)
-    found = bisect_left(totals, True, key=decides)  # more rounds always reach further
-    return found + 1 if found < len(totals) else None
+    index = bisect_left(totals, True, key=decides)  # monotonic: more rounds always decide more
+    return index + 1 if index < len(totals) else None
+
+
+def _log_ratio(mean: float, spread: float, standard_error: float, df: float, n: int, paired: bool) -> LogRatio:
+    """Return the log ratio, with rounding errors set to zero."""
+    mean = 0.0 if abs(mean) < _ROUNDING else mean
+    if spread < _ROUNDING:
+        return LogRatio(mean, 0.0, df, 0.0, n, paired, "no spread between rounds: a count, or a clock too coarse")
+    return LogRatio(mean, standard_error, df, spread, n, paired)
+
+
+def _why_no_ratio(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
+    """Return why there is no ratio, or ""."""
+    if not (a.size and b.size):
+        return "no rounds to compare"
+    if not (np.isfinite(a).all() and np.isfinite(b).all() and a.min() > 0 and b.min() > 0):
+        return "a round median is not a positive number: no ratio"
+    return ""
+
+
+def _array(values: ArrayLike) -> NDArray[np.float64]:
+    """Return `values` as a flat array of floats."""
+    return np.asarray(values, dtype=float).ravel()

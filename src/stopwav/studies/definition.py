@@ -1,4 +1,4 @@
-"""What a metric means and how it is shown: declared once by its study, read by tables, pages, diff, history and docs."""
+"""The meaning of a metric and how it is shown: declared once, read by tables, pages, diff, history and docs."""
 
 from __future__ import annotations
 
@@ -63,9 +63,19 @@ class Definitions:
             return None
         return replace(family, title=f"{family.title}, P{percentile['percent']}")
 
+    def short_title(self, metric: str) -> str:
+        """Return the metric's title without its abbreviation, for where it has to fit a line."""
+        known = self.find(metric)
+        return metric if known is None else re.sub(r" \(\w+\)", "", known.title).replace(", P", " P")
+
     def headlines(self) -> list[tuple[str, Definition]]:
         """Return the metrics that runs are compared by on a page of several."""
-        return [(name, one) for group in self.groups.values() for name, one in group.items() if one.headline]
+        return [
+            (name, definition)
+            for group in self.groups.values()
+            for name, definition in group.items()
+            if definition.headline
+        ]
 
     def _listed(self, metric: str) -> Definition | None:
         return next((group[metric] for group in self.groups.values() if metric in group), None)

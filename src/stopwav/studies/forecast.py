@@ -1,17 +1,20 @@
-"""How long a run may take, and what that estimate is based on; and what would stop it at once."""
+"""How long a run may take, on what basis, and what would stop it at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stopwav.errors import StopwavError
 from stopwav.speech.corpus import Corpus
 from stopwav.studies.corpus_header import duration_s
+from stopwav.studies.spec import StudySpec
+from stopwav.studies.study import Study
 
 # Without an earlier run, an engine is assumed to work as fast as speech arrives: most are faster.
 ASSUMED_RTF = 1.0
-# What a fresh process takes to start and load a small model.
+# A fresh process takes this long to start and load a small model.
 ASSUMED_LOAD_S = 3.0
 # Earlier runs looked at, newest first: reading a long one takes a second.
 EARLIER_RUNS = 20
@@ -21,21 +24,38 @@ _LENGTHS = 200
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long a run may take (`None` where nothing is known), on what basis, and what would stop it at once."""
+    """How long a run may take (None where nothing is known), and on what basis."""
 
     seconds: float | None
     basis: tuple[str, ...]
-    problems: tuple[str, ...] = ()
 
 
-def assumption(engines: Sequence[str], folder: Path | str) -> str:
-    """Return the basis of an estimate for engines without an earlier run."""
+def forecast(study: Study, spec: StudySpec) -> Forecast:
+    """Return the forecast of a run; its audio may be opened, and nothing is measured."""
+    if study.forecast is None:
+        return Forecast(None, (f"no estimate for {study.name}",))
+    return study.forecast(spec)
+
+
+def engine_problems(setting: str, engines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the engines that are not available, each as the setting that names it and the reason."""
+    from stopwav.engines.registry import prepare
+
+    for engine in engines:
+        try:
+            prepare(engine)
+        except StopwavError as error:
+            yield setting, str(error)
+
+
+def assumption(engines: list[str], folder: Path | str) -> str:
+    """Return what is assumed of engines that no earlier run was of."""
     factor = f"real-time factor {ASSUMED_RTF:g} and load {ASSUMED_LOAD_S:g} s"
     return f"{', '.join(engines)}: {factor}, assumed, as there is no earlier run in {folder}"
 
 
 def lengths_of(corpus: Corpus, limit: int | None) -> tuple[int, float, float]:
-    """Return how many utterances are measured, and their mean and largest length in seconds."""
+    """Return how many utterances are streamed, and their mean and largest length in seconds."""
     # Spread over the corpus: the first of a sorted one are all alike.
     step = -(-len(corpus.utterances) // _LENGTHS)
     lengths_s = [duration_s(utterance) for utterance in corpus.utterances[::step]]

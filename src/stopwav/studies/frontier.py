@@ -42,7 +42,7 @@ def frontier_of(probes: Iterable[tuple[int, Piece]]) -> Frontier:
 
 
 def next_batch(frontier: Frontier, first: int = 1) -> int | None:
-    """Return the batch to try next: twice the largest that fitted, or halfway to the smallest that failed; None at the end."""
+    """Return the batch to try next: twice the largest that fitted, or halfway to the smallest that failed."""
     if frontier.fails_at is None:
         if frontier.fits >= LARGEST_BATCH:
             return None

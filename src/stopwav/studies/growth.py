@@ -7,16 +7,23 @@ chosen before any number is seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from stopwav.stats import Estimate, Law, fit_law, t_quantile
+import numpy as np
 
-_NOT_QUADRATIC = "not part of the law: the F test does not show it"
-_TOO_FEW = "cannot be told: needs 4 cells on the axis"
+from stopwav.record import Result
+from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
+from stopwav.studies.definition import ratio, seconds
+
+# Points of a fitted curve: smooth on any screen.
+CURVE_POINTS = 60
+_NOT_QUADRATIC = "not part of the fit: the F test does not show it"
+_TOO_FEW = "needs 4 points on the axis"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One row or column of the grid: the cells on it that were measured, by rising x, with their times in seconds."""
+    """The points of one axis that were measured, by rising x, with their times in seconds."""
 
     name: str
     fixed: float
@@ -28,36 +35,61 @@ class Axis:
         return x * self.fixed
 
 
-def coefficients(law: Law, axis: Axis) -> dict[str, Estimate]:
-    """The terms of a law with their intervals, and the evidence for the quadratic one."""
-    found = {}
+def coefficients(fit: GrowthFit, axis: Axis) -> dict[str, Estimate]:
+    """Return the terms of a fit with their intervals, and the evidence for the quadratic one."""
+    metrics = {}
     for power, name in enumerate(("law_constant", "law_linear", "law_quadratic")):
-        if power >= len(law.chosen.coefficients):
-            found[name] = Estimate(None, unit="s", note=_TOO_FEW if law.p_value is None else _NOT_QUADRATIC)
+        if power >= len(fit.chosen.coefficients):
+            metrics[name] = Estimate(None, unit="s", note=_TOO_FEW if fit.p_value is None else _NOT_QUADRATIC)
             continue
-        value, low, high = law.chosen.coefficients[power], None, None
-        if law.chosen.spread is not None:
-            half = t_quantile(0.975, law.chosen.df) * float(law.chosen.covariance[power, power]) ** 0.5
+        value, low, high = fit.chosen.coefficients[power], None, None
+        if fit.chosen.spread is not None:
+            half = t_quantile(0.975, fit.chosen.df) * float(fit.chosen.covariance[power, power]) ** 0.5
             low, high = value - half, value + half
-        found[name] = Estimate(value, low, high, len(axis.x), "s")
-    found["law_quadratic_p"] = Estimate(law.p_value, n=len(axis.x), note="" if law.p_value is not None else _TOO_FEW)
-    spread = law.chosen.spread
-    found["law_spread"] = Estimate(spread, n=len(axis.x), note="" if spread is not None else "no cell left to tell")
-    return found
+        metrics[name] = Estimate(value, low, high, len(axis.x), "s")
+    metrics["law_quadratic_p"] = Estimate(fit.p_value, n=len(axis.x), note="" if fit.p_value is not None else _TOO_FEW)
+    spread = fit.chosen.spread
+    metrics["law_spread"] = Estimate(spread, n=len(axis.x), note="" if spread is not None else "no point left")
+    return metrics
 
 
 def held_out(axis: Axis) -> dict[str, Estimate]:
-    """What a fit without the farthest cell says of it, and by what share that is off."""
+    """Return what a fit without the farthest point predicts for it, and its relative error."""
     *x, at = axis.x
     *time_s, measured_s = axis.time_s
     if len(x) < 2:
-        none = "needs 3 cells on the axis"
+        none = "needs 3 points on the axis"
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
-    predicted = fit_law(x, time_s).predict(at)
+    predicted = fit_growth(x, time_s).predict(at)
     if predicted.value is None:
-        none = f"the law without the cell at {at:g} falls below zero there; it took {measured_s:.4g} s"
+        none = f"held-out check failed at {at:g}: the fit falls below zero there; it took {measured_s:.4g} s"
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
     error = predicted.value / measured_s - 1
-    note = f"prediction for {at:g} without that cell, which took {measured_s:.4g} s"
+    note = f"prediction for {at:g} without that point, which took {measured_s:.4g} s"
     held_out = Estimate(predicted.value, predicted.low, predicted.high, len(x), "s", note)
     return {"held_out_time": held_out, "held_out_error": Estimate(error, n=1)}
+
+
+def growth_curve(fit: Result) -> list[tuple[float, float]]:
+    """Return points of the curve of a fit, from the first cell of its axis to the last: x and seconds."""
+    cells: Any = fit.params["cells"]
+    terms = [fit.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
+    return [
+        (float(x), float(sum(term * x**power for power, term in enumerate(terms))))
+        for x in np.geomspace(cells[0][0], cells[-1][0], CURVE_POINTS)
+    ]
+
+
+# What a scaling fit is told by; the names stand in stored runs.
+GROWTH = {
+    "law_constant": seconds("a of the fit", "Time ≈ a + b·x + c·x² along the axis: the constant term."),
+    "law_linear": seconds("b of the fit", "The linear term, in seconds per second of audio or per utterance."),
+    "law_quadratic": seconds("c of the fit", "The quadratic term, where the F test shows that there is one."),
+    "law_quadratic_p": ratio("p of the quadratic term", "Probability of as large a quadratic term by chance alone."),
+    "law_spread": ratio("spread about the fit", "Standard deviation of the points about the fit, as a share of it."),
+    "held_out_time": seconds("held-out check", "Prediction for the farthest point of the axis by a fit without it."),
+    "held_out_error": ratio("error of the held-out check", "Predicted / measured - 1 of the held-out point."),
+    "predicted_time": seconds("predicted time", "Extrapolation of the fit to the length asked for: not measured."),
+    "predicted_rtf": ratio("predicted RTF", "The predicted time / the audio of that batch: not measured."),
+    "predicted_rtfx": ratio("predicted RTFx", "1 / predicted RTF: not measured."),
+}

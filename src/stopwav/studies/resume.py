@@ -76,7 +76,7 @@ def check_pieces(record: Record) -> None:
     """Raise where an earlier process left pieces that no results can be computed from."""
     from stopwav.studies.study import study_of
 
-    if record.found:
+    if record.previous_count:
         with as_written(record, "pieces"):
             study_of(record).results(record)
 

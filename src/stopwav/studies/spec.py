@@ -1,4 +1,4 @@
-"""The settings of a study, each declared once: the command line, the Python function and the plan file read them here."""
+"""The settings of a study, each declared once: command line, Python function and plan file read them here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -53,16 +53,14 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
     """The settings of a run. Two runs with equal stored settings measure the same thing."""
 
     save: Annotated[Path, Option("Folder for the run file.", stored=False)] = DEFAULT_FOLDER
-    resume: Annotated[
-        bool, Option("Continue the newest unfinished run of this command.", stored=False)
-    ] = False
+    resume: Annotated[bool, Option("Continue the newest unfinished run of this command.", stored=False)] = False
     progress: Annotated[Progress | None, PythonOnly(stored=False)] = None
 
     @classmethod
     def options(cls) -> dict[str, Option]:
         """Return what the command line takes, by setting: a study's own settings first, then where the run goes."""
-        found = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
-        declared = {name: option for name, option in found.items() if option is not None}
+        options = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
+        declared = {name: option for name, option in options.items() if option is not None}
         shared = [name for name in declared if name in StudySpec.model_fields]
         return {name: declared[name] for name in [*(n for n in declared if n not in shared), *shared]}
 
@@ -149,6 +147,15 @@ def setting_of(spec: type[StudySpec], key: str) -> str | None:
     # `engine` may stand for a list of one.
     candidates = (name, *(name + unit for unit in _UNITS), f"{name}s")
     return next((candidate for candidate in candidates if candidate in spec.options()), None)
+
+
+def list_item(annotation: Any) -> type | None:
+    """Return the type of the items of a setting that is a list, or may be one; None for any other."""
+    for part in (annotation, *get_args(annotation)):
+        if get_origin(part) is list:
+            item = get_args(part)[0]
+            return cast(type, get_args(item)[0] if get_origin(item) is Annotated else item)
+    return None
 
 
 def make_header(study: str, spec: StudySpec, **more: Any) -> Header:

@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stopwav.errors import Caution
-from stopwav.measure.cuda_memory import CudaMemory, CudaPeak
-from stopwav.measure.memory import HostPeak
-from stopwav.measure.plan import Plan
-from stopwav.measure.rounds import Round, measure, take_turns
+from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
+from stopwav.measure.plan import Plan, Workload
+from stopwav.measure.rounds import Round, interleave_rounds, measure
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
-from stopwav.measure.workload import Workload
 from stopwav.record import Piece, Record
 from stopwav.studies.resume import as_written
 
@@ -74,7 +72,12 @@ def take_round(
     """Measure one round unless the record has it, and store it at once."""
     previous = _previous_rounds(record, place, index)
     measure(
-        workload, plan, device=device, only=[index], had=previous, on_round=lambda round_: _store(record, place, round_)
+        workload,
+        plan,
+        device=device,
+        only=[index],
+        previous_rounds=previous,
+        on_round=lambda round_: _store(record, place, round_),
     )
 
 
@@ -92,7 +95,7 @@ def take_round_in_turn(
     def store(which: int, round_: Round) -> None:
         _store(record, places[which], round_)
 
-    take_turns(workloads, plan, devices=devices, only=[index], had=previous, on_round=store)
+    interleave_rounds(workloads, plan, devices=devices, only=[index], previous_rounds=previous, on_round=store)
 
 
 def _previous_rounds(record: Record, place: RoundPlace, index: int) -> list[Round]:

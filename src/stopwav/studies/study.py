@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -55,8 +55,13 @@ class Study:
     # The settings of a first run, for `stopwav init`.
     example: Mapping[str, Any]
     verb: Verb = field(default_factory=lambda: Verb())
+    # The settings that these stand for, where something else may stand in the place of one, such as a recipe file. The
+    # second argument names the settings that were given and not left at their defaults.
+    expand: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda settings, given: settings
     # How long a run of these settings may take.
     forecast: Callable[[Any], Forecast] | None = None
+    # What would stop a run of these settings at once: pairs of a setting and the reason.
+    problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda spec: ()
     # What a run says besides its results, by its key in `--json`; None where it has nothing to say.
     extras: Mapping[str, Callable[[StudyRun], Extra | None]] = field(default_factory=dict)
     # What its charts and pages show that is not in its results.
@@ -69,8 +74,9 @@ class Study:
     comparison: Callable[[Sequence[StudyRun]], Document] | None = None
     # How the codes of those warnings begin that say why something was not measured.
     failure_codes: tuple[str, ...] = ()
-    # The results that a history follows; none where the study is not followed over time.
-    followed: Callable[[Sequence[Result]], Sequence[Result]] = lambda results: ()
+    # The kinds of results that a history follows and that stand side by side with those of other runs; None where the
+    # study is not followed over time.
+    followed: tuple[str, ...] | None = None
     # The settings in words that tell a point in a history from that of another study or setting.
     series: str = ""
 
@@ -101,11 +107,16 @@ class StudyRun:
         """The results, computed again from the raw observations."""
         return self.study.results(self.record)
 
+    @property
+    def followed(self) -> list[Result]:
+        """The results that a history follows."""
+        return [result for result in self.results if result.kind in (self.study.followed or ())]
+
     @cached_property
     def extras(self) -> dict[str, Extra]:
         """What the run says besides its results, by its key in `--json`."""
-        found = {key: extra(self) for key, extra in self.study.extras.items()}
-        return {key: extra for key, extra in found.items() if extra is not None}
+        computed = {key: extra(self) for key, extra in self.study.extras.items()}
+        return {key: extra for key, extra in computed.items() if extra is not None}
 
     @cached_property
     def view(self) -> Mapping[str, Any]:
@@ -124,6 +135,15 @@ class StudyRun:
     def document(self, detail: Detail) -> Document:
         """What the run says."""
         return self.study.document(self, detail)
+
+
+def lazily(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when it is first called: Altair takes longer than all the rest."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments)
+
+    return call
 
 
 def study_names() -> list[str]:
@@ -152,3 +172,8 @@ def study_of(record: Record) -> Study:
         raise StopwavError(
             f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know"
         ) from None
+
+
+def results(record: Record) -> list[Result]:
+    """Return the results of a run, computed again from its raw observations."""
+    return study_of(record).results(record)

@@ -9,7 +9,7 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
 from stopwav.stats import Estimate
-from stopwav.stats.pareto import pareto_set
+from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
 from stopwav.studies.compare.results import RunData, compare_results, read_run
 from stopwav.studies.compare.verdicts import ENERGY, PairVerdict, length_verdicts, overall_verdicts

@@ -16,7 +16,7 @@ from stopwav.report.palette import ink
 from stopwav.report.plain import plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text
-from stopwav.studies.growth_text import growth_curve
+from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
 PARETO_HEIGHT = 340

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stopwav.studies.definition import Definition, Definitions, ratio, seconds, size
-from stopwav.studies.growth_text import FIT_DEFINITIONS
+from stopwav.studies.growth import GROWTH
 
 
 def _in_ms(title: str, text: str) -> Definition:
@@ -69,8 +69,8 @@ ENERGY = {
 
 def _derive(metric: str) -> Definition | None:
     """The definition of a metric of a scaling fit; or of one part's energy, such as `mean_power_gpu`."""
-    if metric in FIT_DEFINITIONS:
-        return FIT_DEFINITIONS[metric]
+    if metric in GROWTH:
+        return GROWTH[metric]
     whole = next((name for name in ENERGY if metric.startswith(f"{name}_")), None)
     if whole is None:
         return None

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from stopwav.errors import Caution, StopwavError
+from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy, whole_joules
-from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog, read_meter_log
 from stopwav.record import Record
 from stopwav.stats import Estimate, summarise_rounds
@@ -50,7 +50,7 @@ class Energy:
     # What is wrong with the log of the external meter, where one was named.
     log_fault: str = ""
     # The counter resolution of each part, where it was measured.
-    resolutions: Mapping[str, Grain] = field(default_factory=dict)
+    resolutions: Mapping[str, CounterResolution] = field(default_factory=dict)
 
 
 def energy_of(record: Record, engines: Sequence[EngineData]) -> Energy | None:
@@ -255,7 +255,7 @@ def _meter_text(energy: Energy, part: str, runs: Sequence[EnergyRun]) -> str:
     return f"{part if part == EXTERNAL else f'{part} by {runs[0].source}'}{steps}"
 
 
-def _resolution_metrics(resolution: Grain | None) -> dict[str, Estimate]:
+def _resolution_metrics(resolution: CounterResolution | None) -> dict[str, Estimate]:
     """The smallest step of a counter and the time between steps; nothing where they were not measured."""
     if resolution is None:
         return {}

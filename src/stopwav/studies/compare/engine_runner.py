@@ -10,12 +10,11 @@ from typing import Any
 from stopwav.engines.protocol import Engine
 from stopwav.engines.registry import make
 from stopwav.errors import StopwavError
+from stopwav.measure.clock import clock_for
 from stopwav.measure.energy_series import WindowEnergy, idle_window, with_external, work_windows
 from stopwav.measure.meters import NoMeter, find_meters
-from stopwav.measure.plan import Plan
-from stopwav.measure.rounds import clock_for
+from stopwav.measure.plan import Plan, Scalar
 from stopwav.measure.sampler import warm_up
-from stopwav.measure.workload import Scalar
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.audio_input import BUNDLED, make_audio

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from statistics import median
 
@@ -21,6 +21,7 @@ from stopwav.studies.forecast import (
     EARLIER_RUNS,
     Forecast,
     assumption,
+    engine_problems,
     lengths_of,
 )
 from stopwav.studies.stored_rounds import round_time_s
@@ -46,6 +47,11 @@ def forecast(spec: CompareSpec) -> Forecast:
     if spec.energy:
         basis.append(f"energy for {spec.energy_time_s:g} s at each length, less where it is known sooner")
     return Forecast(total_s, tuple(basis))
+
+
+def problems(spec: CompareSpec) -> Iterator[tuple[str, str]]:
+    """Yield what would stop a run of these settings at once."""
+    yield from engine_problems("engines", spec.engines)
 
 
 def _engine_s(spec: CompareSpec, rtf: float, load_s: float, mean_s: float) -> float:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stopwav.errors import StopwavError
+from stopwav.measure.counter_check import counter_resolutions
 from stopwav.measure.energy import IDLE_S
-from stopwav.measure.grain import find_grains
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.meters import NoMeter, find_meters
 from stopwav.measure.plan import Plan
@@ -76,7 +76,7 @@ def find_run_meters(spec: CompareSpec, record: Record) -> bool:
     if tuple(METERS) not in record:
         missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
         source = None if isinstance(joined, NoMeter) else joined.source
-        resolutions = {part: asdict(resolution) for part, resolution in find_grains(meters).items()}
+        resolutions = {part: asdict(resolution) for part, resolution in counter_resolutions(meters).items()}
         data = {"source": source, "missing": missing, "grains": resolutions}
         record.append(Piece(key=METERS, status="ok", data=data))
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy
-from stopwav.measure.grain import Grain
 from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Piece, Record
@@ -101,10 +101,10 @@ def meters_of(record: Record) -> Mapping[str, Any] | None:
     return next((piece.data for piece in record.pieces if piece.key == METERS), None)
 
 
-def resolutions_of(record: Record) -> dict[str, Grain]:
+def resolutions_of(record: Record) -> dict[str, CounterResolution]:
     """Return the counter resolution of each metered part, where it was measured."""
     stored = (meters_of(record) or {}).get("grains", {})
-    return {part: Grain(**fields) for part, fields in stored.items()}
+    return {part: CounterResolution(**fields) for part, fields in stored.items()}
 
 
 def windows_span(record: Record) -> tuple[float, float] | None:

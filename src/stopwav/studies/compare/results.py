@@ -9,7 +9,7 @@ from typing import Any
 
 from stopwav.errors import Caution, Status
 from stopwav.record import UNTRAINED, Record, Result
-from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, fit_law, summarise_rounds
+from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.compare.energy import (
     Energy,
@@ -209,7 +209,7 @@ def _fits(engines: Sequence[EngineData]) -> Iterator[Result]:
         if len(points) < 2:
             continue
         axis = Axis("length", 1.0, tuple(length_s for length_s, _ in points), tuple(time_s for _, time_s in points))
-        fit = fit_law(axis.x, axis.time_s)
+        fit = fit_growth(axis.x, axis.time_s)
         params: dict[str, Any] = {
             "kind": "law",
             "of": engine.name,

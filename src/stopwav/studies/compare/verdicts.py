@@ -10,7 +10,7 @@ from typing import Any
 from stopwav.measure.rounds import Measurement, Race
 from stopwav.record import UNTRAINED
 from stopwav.stats import DEFAULT_THRESHOLD
-from stopwav.stats.change import Change, Question, Sort, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
+from stopwav.stats.change import Change, Quantity, Question, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.compare.energy import NO_METER, Energy, joules_by_round
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import EngineData
@@ -152,15 +152,19 @@ def _errors(engine: EngineData) -> dict[str, float]:
     return {utterance: sum(errors) / len(errors) for utterance, errors in by_utterance.items()}
 
 
-def _ask_paired(metric: str, unit: str, sort: Sort, values: Sequence[dict[int, float]], reason: str) -> Question:
+def _ask_paired(
+    metric: str, unit: str, quantity: Quantity, values: Sequence[dict[int, float]], reason: str
+) -> Question:
     """Ask by the rounds that both engines have."""
     rounds = sorted(values[0].keys() & values[1].keys())
     first, second = ([by_round[index] for index in rounds] for by_round in values)
-    return _ask_ratio(metric, unit, sort, (first, second), reason)
+    return _ask_ratio(metric, unit, quantity, (first, second), reason)
 
 
-def _ask_ratio(metric: str, unit: str, sort: Sort, pairs: tuple[list[float], list[float]], reason: str) -> Question:
+def _ask_ratio(
+    metric: str, unit: str, quantity: Quantity, pairs: tuple[list[float], list[float]], reason: str
+) -> Question:
     """Ask by paired values; where there are none, the question has no data for this reason."""
     if not pairs[0]:
         return ask_nothing(metric, unit, DEFAULT_THRESHOLD, reason)
-    return ask_ratio(metric, unit, sort, *pairs, DEFAULT_THRESHOLD, paired=True)
+    return ask_ratio(metric, unit, quantity, *pairs, DEFAULT_THRESHOLD, paired=True)

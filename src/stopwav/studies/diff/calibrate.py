@@ -17,18 +17,9 @@ import numpy as np
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
-from stopwav.studies.diff.comparable import engines_of, visible
-from stopwav.studies.diff.diff import Run, check_comparable, read_run
-from stopwav.studies.latency.round_values import (
-    METRIC_NAMES,
-    METRICS,
-    WER,
-    Missing,
-    Side,
-    errors_by_utterance,
-    side_of,
-    values_by_round,
-)
+from stopwav.studies.comparable import Comparable, ComparableItem, Missing
+from stopwav.studies.diff.diff import Run, check_comparable, comparable_of, read_run
+from stopwav.studies.diff.obstacles import visible
 
 FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
 HOW = (
@@ -41,7 +32,7 @@ HOW = (
 class Calibration:
     """A threshold for every metric, the run-to-run standard deviation behind it, and which runs those were.
 
-    A metric that is not in `spreads` has no spread that could be had; its threshold is the default one.
+    A metric that is not in `spreads` has no known spread; its threshold is the default one.
     """
 
     thresholds: Mapping[str, float]
@@ -49,7 +40,7 @@ class Calibration:
     runs: tuple[Path, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The calibration as `--calibrate` prints it and `--thresholds` takes it."""
+        """Return the calibration as `--calibrate` prints it and `--thresholds` takes it."""
         return {
             "thresholds": dict(self.thresholds),
             "spreads": dict(self.spreads),
@@ -59,21 +50,25 @@ class Calibration:
 
 
 def calibrate(runs: Sequence[Run], *, force: bool = False) -> Calibration:
-    """Thresholds at which runs of the same thing do not differ, from three or more of them."""
+    """Return thresholds at which runs of the same thing do not differ, from three or more of them."""
     records = _read(runs)
-    names = [name for name in engines_of(records[0]) if all(name in engines_of(record) for record in records)]
+    comparable = comparable_of(records[0])
+    items = [comparable.items(record) for record in records]
+    names = [name for name in items[0] if all(name in by_name for by_name in items)]
     if not names:
-        raise StopwavError(f"{records[0].path} and the others have no engine in common; repeat the same command")
+        raise StopwavError(
+            f"{records[0].path} and the others have no {comparable.noun} in common; repeat the same command"
+        )
     for record in records[1:]:
         check_comparable(records[0], record, names, force)
     spreads: dict[str, float] = {}
     for name in names:
-        for metric, spread in _spreads(records, name).items():
+        for metric, spread in _spreads(comparable, name, [by_name[name] for by_name in items]).items():
             spreads[metric] = max(spread, spreads.get(metric, 0.0))
     reach = t_quantile(0.975, len(records) - 1) * math.sqrt(2)
     thresholds = {
         metric: max(DEFAULT_THRESHOLD, round(math.expm1(reach * spreads.get(metric, 0.0)), 4))
-        for metric in METRIC_NAMES
+        for metric in comparable.metric_names
     }
     return Calibration(thresholds, spreads, tuple(record.path for record in records))
 
@@ -92,23 +87,27 @@ def _read(runs: Sequence[Run]) -> list[Record]:
     return [read_run(run) for run in runs]
 
 
-def _spreads(records: Sequence[Record], name: str) -> dict[str, float]:
-    """The standard deviation between runs of the log of each metric of one engine."""
-    sides = [side_of(record, name) for record in records]
-    utterances = sorted(set.intersection(*(side.sound for side in sides)))
-    if not utterances:
-        raise StopwavError(f"{visible(name)}: no utterance went well in every round of every run; see stopwav report")
-    levels: dict[str, list[float] | None] = {}
-    for metric in METRICS:
-        by_run = [values_by_round(side, metric, set(utterances)) for side in sides]
+def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem]) -> dict[str, float]:
+    """The standard deviation between runs of the log of each metric of one item."""
+    utterances = sorted(set.intersection(*(set(item.utterances or ()) for item in items)))
+    if not utterances and any(item.utterances is not None for item in items):
+        raise StopwavError(f"{visible(name)}: no utterance completed in every round of every run; see stopwav report")
+    levels: dict[str, list[float]] = {}
+    for metric in comparable.metrics:
+        by_run = [item.values(metric, set(utterances)) for item in items]
         usable = [values for values in by_run if not isinstance(values, Missing)]
-        levels[metric.name] = [float(np.log(values).mean()) for values in usable] if len(usable) == len(sides) else None
-    rates = [_rate(side, utterances) for side in sides]
-    levels[WER] = [math.log(rate) for rate in rates] if min(rates) > 0 else None
-    return {metric: float(np.std(found, ddof=1)) for metric, found in levels.items() if found is not None}
+        if len(usable) == len(items):
+            levels[metric.name] = [float(np.log(values).mean()) for values in usable]
+    rates = [_error_rate(item, utterances) for item in items]
+    if all(rates):
+        levels[comparable.error_rate] = [math.log(rate) for rate in rates]
+    return {metric: float(np.std(values, ddof=1)) for metric, values in levels.items()}
 
 
-def _rate(side: Side, utterances: Sequence[str]) -> float:
-    """The word error rate of one run."""
-    errors, words = errors_by_utterance(side, utterances)
+def _error_rate(item: ComparableItem, utterances: Sequence[str]) -> float:
+    """The error rate of one run; 0 where there is none."""
+    counted = Missing("") if item.errors is None else item.errors(utterances)
+    if isinstance(counted, Missing):
+        return 0.0
+    errors, words = counted
     return sum(errors) / sum(words) if sum(words) else 0.0

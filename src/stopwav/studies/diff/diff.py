@@ -1,35 +1,27 @@
-"""`stopwav diff`: what changed from one saved run to another, engine by engine and metric by metric."""
+"""`stopwav diff`: what changed from one saved run to another, item by item and metric by metric."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.record import UNTRAINED, Record
+from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.diff.comparable import engines_of, obstacles, remarks, visible
-from stopwav.studies.latency.round_values import (
-    METRIC_NAMES,
-    METRICS,
-    WER,
-    Missing,
-    Side,
-    errors_by_utterance,
-    side_of,
-    values_by_round,
-)
+from stopwav.studies.comparable import Comparable, ComparableItem, Missing
+from stopwav.studies.diff.obstacles import differences, obstacles, visible
+from stopwav.studies.study import study_of
 
 Run = Record | Path | str
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One engine of both runs: its changes, on how many utterances they rest, and which ones b lost."""
+class ItemDiff:
+    """One item of both runs: its changes, on how many utterances they rest, and which ones b lost."""
 
     name: str
     changes: tuple[Change, ...]
@@ -44,14 +36,14 @@ class Diff:
     a: Path
     b: Path
     study: str
-    cells: tuple[Cell, ...]
+    items: tuple[ItemDiff, ...]
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     forced: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as `--json` prints it."""
+        """Return the comparison as `--json` prints it."""
         return {
             "study": self.study,
             "a": str(self.a),
@@ -62,12 +54,12 @@ class Diff:
             "only_b": list(self.only_b),
             "results": [
                 {
-                    "name": cell.name,
-                    "utterances": cell.utterances,
-                    "lost": list(cell.lost),
-                    "changes": [change.to_json() for change in cell.changes],
+                    "name": item.name,
+                    "utterances": item.utterances,
+                    "lost": list(item.lost),
+                    "changes": [change.to_json() for change in item.changes],
                 }
-                for cell in self.cells
+                for item in self.items
             ],
         }
 
@@ -80,56 +72,58 @@ def diff(
     thresholds: Mapping[str, float] | None = None,
     force: bool = False,
 ) -> Diff:
-    """What changed from run `a` to run `b`, with one confidence of 95 % for all verdicts together.
+    """Return what changed from run `a` to run `b`, with one confidence of 95 % for all verdicts together.
 
     `threshold` is the relative change that is of no concern; `thresholds` names metrics for which it is another one.
     Raises where the runs cannot be compared, unless `force` is given.
     """
-    limits = limits_by_metric(threshold, thresholds)
-    before, after = (read_run(run, ("latency", "grid")) for run in (a, b))
+    before, after = read_run(a), read_run(b)
     if before.header.study != after.header.study:
         raise StopwavError(
             f"{before.path}: a run of {before.header.study!r}; {after.path}: a run of {after.header.study!r}; "
             "compare runs of the same study"
         )
-    if before.header.study == "grid":
-        from stopwav.studies.grid.comparable import grid_diff
-
-        return grid_diff(before, after, limits, force)
-    in_a, in_b = engines_of(before), engines_of(after)
+    comparable = comparable_of(before)
+    limits = limits_by_metric(comparable, threshold, thresholds)
+    in_a, in_b = comparable.items(before), comparable.items(after)
     shared = [name for name in in_a if name in in_b]
     forced = check_comparable(before, after, shared, force)
     if not shared:
         raise StopwavError(
-            f"{before.path} and {after.path} have no engine in common: "
-            f"{visible(_listed(in_a))} against {visible(_listed(in_b))}; name the engine the same way in both runs"
+            f"{before.path} and {after.path} have no {comparable.noun} in common: "
+            f"{visible(_listed(list(in_a)))} against {visible(_listed(list(in_b)))}; "
+            f"name the {comparable.noun} the same way in both runs"
         )
-    sides = {name: (side_of(before, name), side_of(after, name)) for name in shared}
-    cells = _cells(sides, limits)
+    pairs = {name: (in_a[name], in_b[name]) for name in shared}
+    items = _compare(comparable, pairs, limits)
     return Diff(
         a=before.path,
         b=after.path,
         study=before.header.study,
-        cells=cells,
+        items=items,
         only_a=tuple(name for name in in_a if name not in in_b),
         only_b=tuple(name for name in in_b if name not in in_a),
         forced=forced,
-        remarks=(*remarks(before, after), *_remarks_on_cells(sides, cells)),
+        remarks=(*differences(before, after), *_remarks(pairs, items)),
     )
 
 
-def read_run(run: Run, studies: Sequence[str] = ("latency",)) -> Record:
-    """The run in a file, or the one that is given, of one of these studies."""
-    record = run if isinstance(run, Record) else Record.read(Path(run))
-    if record.header.study not in studies:
-        can = " and ".join(map(repr, studies))
-        raise StopwavError(f"{record.path}: a run of {record.header.study!r}; only runs of {can} can be taken here")
-    return record
+def read_run(run: Run) -> Record:
+    """Return the run in a file, or the one that is given."""
+    return run if isinstance(run, Record) else Record.read(Path(run))
+
+
+def comparable_of(record: Record) -> Comparable:
+    """Return how runs of this study are compared; an error where they are not."""
+    comparable = study_of(record).comparable
+    if comparable is None:
+        raise StopwavError(f"{record.path}: comparing two runs is not supported for {record.header.study} runs")
+    return comparable
 
 
 def check_comparable(a: Record, b: Record, names: Sequence[str], force: bool) -> tuple[str, ...]:
-    """What is against comparing the runs, where `force` overrides it; without, that is an error."""
-    against = obstacles(a, b, names)
+    """Return what is against comparing the runs, where `force` overrides it; without, that is an error."""
+    against = obstacles(a, b, comparable_of(a), names)
     if against and not force:
         raise StopwavError(
             f"{b.path} cannot be compared with {a.path}: {'; '.join(against)}; "
@@ -138,84 +132,91 @@ def check_comparable(a: Record, b: Record, names: Sequence[str], force: bool) ->
     return tuple(against)
 
 
-def limits_by_metric(threshold: float, thresholds: Mapping[str, float] | None = None) -> dict[str, float]:
-    """The threshold of every metric."""
+def limits_by_metric(
+    comparable: Comparable, threshold: float, thresholds: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the threshold of every metric."""
+    names = comparable.metric_names
     for name, value in {"threshold": threshold, **(thresholds or {})}.items():
         if not (math.isfinite(value) and value >= 0):
             raise StopwavError(f"threshold {value} of {name}: must be 0 or more, such as 0.01 for 1 %")
-    unknown = [name for name in thresholds or {} if name not in METRIC_NAMES]
+    unknown = [name for name in thresholds or {} if name not in names]
     if unknown:
-        raise StopwavError(f"threshold for {unknown[0]!r}: no such metric here; there are {', '.join(METRIC_NAMES)}")
-    return {name: (thresholds or {}).get(name, threshold) for name in METRIC_NAMES}
+        raise StopwavError(f"threshold for {unknown[0]!r}: no such metric here; there are {', '.join(names)}")
+    return {name: (thresholds or {}).get(name, threshold) for name in names}
 
 
-def _cells(sides: Mapping[str, tuple[Side, Side]], limits: Mapping[str, float]) -> tuple[Cell, ...]:
-    """One cell per engine; all their questions are decided together."""
-    common = {name: common_utterances(*pair) for name, pair in sides.items()}
-    asked = {name: _questions(*pair, common[name], limits) for name, pair in sides.items()}
+def common_utterances(a: ComparableItem, b: ComparableItem) -> list[str] | None:
+    """Return the utterances that completed in every round of both runs, with the same transcript, in a's order."""
+    if a.utterances is None or b.utterances is None:
+        return None
+    return [name for name, text in a.utterances.items() if b.utterances.get(name) == text]
+
+
+def _compare(
+    comparable: Comparable, pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], limits: Mapping[str, float]
+) -> tuple[ItemDiff, ...]:
+    """The diff of each item; all their questions are decided together."""
+    common = {name: common_utterances(*pair) for name, pair in pairs.items()}
+    asked = {name: list(_questions(comparable, *pair, common[name], limits)) for name, pair in pairs.items()}
     answers = iter(answer_all([question for questions in asked.values() for question in questions]))
     return tuple(
-        Cell(
+        ItemDiff(
             name,
             tuple(next(answers) for _ in asked[name]),
-            len(common[name]),
-            tuple(sorted(a.sound - b.sound)),
+            1 if (utterances := common[name]) is None else len(utterances),
+            tuple(sorted((a.utterances or {}).keys() - (b.utterances or {}).keys())),
         )
-        for name, (a, b) in sides.items()
+        for name, (a, b) in pairs.items()
     )
 
 
-def common_utterances(a: Side, b: Side) -> list[str]:
-    """The utterances that went well in every round of both sides, with the same transcript, in a's order."""
-    sound = a.sound & b.sound
-    return [name for name in a.utterances if name in sound and a.utterances[name].text == b.utterances[name].text]
-
-
-def _questions(a: Side, b: Side, utterances: Sequence[str], limits: Mapping[str, float]) -> list[Question]:
-    """What to ask of one engine; nothing where it has no utterance on both sides."""
-    if not utterances:
-        return []
-    chosen = set(utterances)
-    questions = []
-    for metric in METRICS:
+def _questions(
+    comparable: Comparable,
+    a: ComparableItem,
+    b: ComparableItem,
+    utterances: Sequence[str] | None,
+    limits: Mapping[str, float],
+) -> Iterator[Question]:
+    """What is asked of one item; nothing where it has no utterance in common."""
+    if utterances is not None and not utterances:
+        return
+    chosen = set(utterances or ())
+    for metric in comparable.metrics:
         limit = limits[metric.name]
-        values_a, values_b = (values_by_round(side, metric, chosen) for side in (a, b))
+        values_a, values_b = (item.values(metric, chosen) for item in (a, b))
         if isinstance(values_a, Missing):
-            questions.append(ask_nothing(metric.name, metric.unit, limit, values_a.reason))
+            yield ask_nothing(metric.name, metric.unit, limit, values_a.reason)
         elif isinstance(values_b, Missing):
-            questions.append(ask_nothing(metric.name, metric.unit, limit, values_b.reason))
+            yield ask_nothing(metric.name, metric.unit, limit, values_b.reason)
         else:
-            questions.append(ask_ratio(metric.name, metric.unit, metric.sort, values_a, values_b, limit))
-    return [*questions, ask_wer(a, b, utterances, limits[WER])]
+            yield ask_ratio(metric.name, metric.unit, metric.quantity, values_a, values_b, limit)
+    if comparable.error_rate and a.errors is not None and b.errors is not None:
+        errors_a, errors_b = (errors(utterances or ()) for errors in (a.errors, b.errors))
+        limit = limits[comparable.error_rate]
+        if isinstance(errors_a, Missing):
+            yield ask_nothing(comparable.error_rate, "", limit, errors_a.reason)
+        elif isinstance(errors_b, Missing):
+            yield ask_nothing(comparable.error_rate, "", limit, errors_b.reason)
+        else:
+            yield ask_errors(comparable.error_rate, errors_a[0], errors_b[0], errors_a[1], limit)
 
 
-def ask_wer(a: Side, b: Side, utterances: Sequence[str], limit: float) -> Question:
-    """The question whether the word error rate is another, paired by utterance."""
-    if a.untrained or b.untrained:
-        return ask_nothing(WER, "", limit, UNTRAINED)
-    errors_a, words = errors_by_utterance(a, utterances)
-    errors_b, _ = errors_by_utterance(b, utterances)
-    return ask_errors(WER, errors_a, errors_b, words, limit)
-
-
-def _remarks_on_cells(sides: Mapping[str, tuple[Side, Side]], cells: Sequence[Cell]) -> list[str]:
-    """What of each engine could not be used."""
-    found = []
-    for cell in cells:
-        a, b = sides[cell.name]
+def _remarks(pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]) -> Iterator[str]:
+    """What of each item could not be used."""
+    for item in items:
+        a, b = pairs[item.name]
         for which, side in (("a", a), ("b", b)):
-            if side.torn:
-                found.append(
-                    f"{cell.name}: {side.torn} unfinished of {side.torn + len(side.rounds)} rounds left out of {which}"
-                )
-        if not cell.changes:
-            found.append(f"{cell.name}: no utterance went well in every round of both runs, so nothing is compared")
-        elif cell.lost:
-            found.append(f"{cell.name}: b lost {_listed(cell.lost)}; the comparison is without")
-        gained = sorted(b.sound - a.sound)
+            if side.unfinished_rounds:
+                total = side.unfinished_rounds + side.rounds
+                yield f"{item.name}: {side.unfinished_rounds} unfinished of {total} rounds left out of {which}"
+        if not item.changes:
+            yield f"{item.name}: no utterance completed in every round of both runs, so nothing is compared"
+        elif item.lost:
+            yield f"{item.name}: b lost {_listed(item.lost)}; the comparison is without"
+        gained = sorted((b.utterances or {}).keys() - (a.utterances or {}).keys())
         if gained:
-            found.append(f"{cell.name}: a lost {_listed(gained)}; the comparison is without")
-    return found
+            yield f"{item.name}: a lost {_listed(gained)}; the comparison is without"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,14 +11,13 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.studies.diff.diff import Diff, Run, diff
-from stopwav.studies.latency.round_values import WER
 
 # What can fail a gate, and what each means. `missing` is there because a run that lost its slow streams looks fast.
 CONDITIONS = {
     "slower": "a time or the real-time factor is larger",
     "bigger": "peak memory is larger",
     "worse-wer": "the word error rate is larger",
-    "missing": "an engine, or an utterance that went well in the baseline, is lost",
+    "missing": "an engine, or an utterance that completed in the baseline, is lost",
 }
 
 
@@ -34,7 +33,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gate:
-    """What a gate says: the comparison, the conditions asked for, and which were violated beyond noise."""
+    """The outcome of a gate: the comparison, the conditions asked for, and which were violated beyond noise."""
 
     diff: Diff
     fail_on: tuple[str, ...]
@@ -48,7 +47,7 @@ class Gate:
         return not self.failures
 
     def to_json(self) -> dict[str, Any]:
-        """The gate as `--json` prints it: the comparison, and what it means."""
+        """Return the gate as `--json` prints it: the comparison, and what it means."""
         return {
             "passed": self.passed,
             "fail_on": list(self.fail_on),
@@ -67,29 +66,29 @@ def gate(
     thresholds: Mapping[str, float] | None = None,
     force: bool = False,
 ) -> Gate:
-    """Whether `run` holds against `baseline`: fails where a condition of `fail_on` is violated beyond noise."""
+    """Return whether `run` holds against `baseline`: fails where a condition of `fail_on` is violated beyond noise."""
     for condition in fail_on:
         if condition not in CONDITIONS:
             raise StopwavError(f"--fail-on {condition!r}: no such condition; there are {', '.join(CONDITIONS)}")
-    found = diff(baseline, run, threshold=threshold, thresholds=thresholds, force=force)
+    compared = diff(baseline, run, threshold=threshold, thresholds=thresholds, force=force)
     return Gate(
-        diff=found,
+        diff=compared,
         fail_on=tuple(fail_on),
-        failures=tuple(failure for failure in _violations(found) if failure.condition in fail_on),
+        failures=tuple(failure for failure in _violations(compared) if failure.condition in fail_on),
         undecided=tuple(
-            (cell.name, change.metric)
-            for cell in found.cells
-            for change in cell.changes
+            (item.name, change.metric)
+            for item in compared.items
+            for change in item.changes
             if change.verdict == "undecided"
         ),
     )
 
 
 def read_thresholds(path: Path) -> dict[str, float]:
-    """The thresholds by metric in a file that `stopwav gate --calibrate` wrote."""
+    """Return the thresholds by metric in a file that `stopwav gate --calibrate` wrote."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["thresholds"]
-        return {str(name): float(value) for name, value in found.items()}
+        thresholds = json.loads(path.read_text(encoding="utf-8"))["thresholds"]
+        return {str(name): float(value) for name, value in thresholds.items()}
     except OSError as error:
         raise StopwavError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -99,17 +98,17 @@ def read_thresholds(path: Path) -> dict[str, float]:
         ) from error
 
 
-def _violations(found: Diff) -> Iterator[Failure]:
+def _violations(compared: Diff) -> Iterator[Failure]:
     """Every condition that is violated, asked for or not."""
-    for name in found.only_a:
+    for name in compared.only_a:
         yield Failure("missing", name, "", "in the baseline, not in the run")
-    for cell in found.cells:
-        if not cell.changes:
-            yield Failure("missing", cell.name, "", "no utterance went well in every round of both runs")
-        elif cell.lost:
-            count = f"{len(cell.lost)} utterance{'' if len(cell.lost) == 1 else 's'}"
-            yield Failure("missing", cell.name, "", f"{count} lost that went well in the baseline")
-        for change in cell.changes:
-            condition = "worse-wer" if (change.metric, change.verdict) == (WER, "worse") else change.verdict
+    for item in compared.items:
+        if not item.changes:
+            yield Failure("missing", item.name, "", "no utterance completed in every round of both runs")
+        elif item.lost:
+            count = f"{len(item.lost)} utterance{'' if len(item.lost) == 1 else 's'}"
+            yield Failure("missing", item.name, "", f"{count} lost that completed in the baseline")
+        for change in item.changes:
+            condition = "worse-wer" if change.verdict == "worse" else change.verdict
             if condition in CONDITIONS:
-                yield Failure(condition, cell.name, change.metric, f"{change.verdict}, beyond {change.threshold:.3g}")
+                yield Failure(condition, item.name, change.metric, f"{change.verdict}, beyond {change.threshold:.3g}")

@@ -1,17 +1,19 @@
-"""One cell of the grid as a workload: an engine, and a batch of so many utterances of so many seconds."""
+"""One cell of the grid as a workload: an engine and a batch of utterances of one length; and all cells of a run."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import StopwavError
+from stopwav.measure.plan import Scalar
 from stopwav.measure.rounds import Measurement, Round
-from stopwav.measure.workload import Scalar
 from stopwav.record import Record
 from stopwav.studies.audio_input import make_audio
+from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """A place in the grid."""
 
     duration_s: float
@@ -36,7 +38,7 @@ class Cell:
 
 
 def exact(duration_s: float) -> str:
-    """A duration as keys and folders are named by it: every digit, so that it reads back as the same number."""
+    """Return a duration as keys and folders are named by it: every digit, so that it reads back as the same number."""
     return repr(float(duration_s)).removesuffix(".0")
 
 
@@ -45,7 +47,7 @@ class CellWorkload:
     """Transcribing one batch: the engine is loaded and the input made before anything is timed."""
 
     engine: str
-    cell: Cell
+    cell: GridCell
     audio: str
     seed: int
 
@@ -56,7 +58,7 @@ class CellWorkload:
 
     @property
     def params(self) -> Mapping[str, Scalar]:
-        """What tells the cells of a grid apart."""
+        """The place of the cell."""
         return {"duration_s": self.cell.duration_s, "batch_size": self.cell.batch_size}
 
     def setup(self) -> Callable[[], object]:
@@ -68,9 +70,9 @@ class CellWorkload:
         if not isinstance(engine, Engine):
             raise StopwavError(f"engine {self.engine!r} takes no batches (it has no transcribe()); the grid needs one")
         if not isinstance(engine.info, EngineInfo):
-            raise StopwavError(f"engine {self.engine!r}: its info is {engine.info!r:.60}, and no EngineInfo")
-        one = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
-        return BatchCall(engine, [_copy(one) for _ in range(self.cell.batch_size)])
+            raise StopwavError(f"engine {self.engine!r}: its info is {engine.info!r:.60}, not an EngineInfo")
+        audio = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
+        return BatchCall(engine, [_copy(audio) for _ in range(self.cell.batch_size)])
 
 
 class BatchCall:
@@ -81,7 +83,7 @@ class BatchCall:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What the engine is."""
+        """The engine's info."""
         return {"engine": self._engine.info.to_json()}
 
     def __call__(self) -> list[str]:
@@ -100,16 +102,39 @@ def _copy(audio: Audio) -> Audio:
     return Audio(audio.samples.copy(), audio.sample_rate_hz)
 
 
-def cell_place(cell: Cell) -> RoundPlace:
-    """Where the rounds of a cell stand."""
+def cells_of(spec: GridSpec) -> list[GridCell]:
+    """Return every cell of the grid, those that are skipped included, row by row."""
+    return [GridCell(duration_s, size) for duration_s in spec.durations for size in spec.batch_sizes]
+
+
+def is_skipped(spec: GridSpec, cell: GridCell) -> bool:
+    """Return whether `triangle` leaves the cell out, by the rule of SpeechBrain's `triangle_only`.
+
+    With places counted from 0, a cell is left out where row + column ≥ (rows + columns) / 2, but never in the first
+    row or the first column.
+    """
+    row, column = spec.durations.index(cell.duration_s), spec.batch_sizes.index(cell.batch_size)
+    heavy = row + column >= (len(spec.durations) + len(spec.batch_sizes)) / 2
+    return spec.triangle and heavy and row > 0 and column > 0
+
+
+def round_order(spec: GridSpec, index: int) -> list[GridCell]:
+    """Return the cells of one round, shuffled by the seed: a drift meanwhile does not become a trend along an axis."""
+    cells = [cell for cell in cells_of(spec) if not is_skipped(spec, cell)]
+    random.Random(f"{spec.seed} {index}").shuffle(cells)
+    return cells
+
+
+def cell_place(cell: GridCell) -> RoundPlace:
+    """Return where the rounds of a cell stand in the run file."""
     return RoundPlace("cell", (exact(cell.duration_s), cell.batch_size))
 
 
-def measurements(record: Record) -> Iterator[tuple[Cell, Measurement]]:
-    """Each cell of which there is a round, with all its rounds, in the order in which they were begun."""
-    rounds: dict[Cell, list[Round]] = {}
+def measurements(record: Record) -> Iterator[tuple[GridCell, Measurement]]:
+    """Yield each cell that has a round, with all its rounds, in the order in which they were started."""
+    rounds: dict[GridCell, list[Round]] = {}
     for piece in record.pieces:
         if piece.key[0] == "cell":
-            rounds.setdefault(Cell(float(piece.key[2]), int(piece.key[3])), []).append(round_from_piece(piece))
-    for cell, taken in rounds.items():
-        yield cell, Measurement(str(cell), {}, tuple(taken))
+            rounds.setdefault(GridCell(float(piece.key[2]), int(piece.key[3])), []).append(round_from_piece(piece))
+    for cell, stored in rounds.items():
+        yield cell, Measurement(str(cell), {}, tuple(stored))

@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
-import numpy as np
 
 from stopwav.record import Result
 from stopwav.report.chart import Chart, Key
 from stopwav.report.chart_scales import chart_of, spec_of
-from stopwav.report.grid_layout import REAL_TIME, Layout, arrange, cell_text, law_text, pace_note
 from stopwav.report.numbers import format_bytes
 from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink
+from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
+from stopwav.studies.growth import growth_curve
+from stopwav.studies.study import StudyRun
 
 FASTER, SLOWER, ABSENT = "faster than real time", "slower than real time", "not measured"
 # A row of a heat map holds its label with room to spare.
 ROW_HEIGHT = 44
 # Between these a colour is seen on either ground and text can be read on it.
 PALEST, FULLEST = 0.12, 0.62
-# Points of a fitted curve: smooth on any screen.
-CURVE_POINTS = 60
 SCALING_HEIGHT = 300
 
 
-def grid_charts(results: Sequence[Result]) -> dict[str, Chart]:
-    """The charts by name, in the order in which a page shows them."""
-    layout = arrange(results)
+def grid_charts(run: StudyRun) -> dict[str, Chart]:
+    """Return the charts by name, in the order in which a page shows them."""
+    layout = grid_layout(run.results)
     if not layout.measured:
         return {}
     charts = {"rtfx": _pace_map(layout)}
@@ -41,13 +40,13 @@ def grid_charts(results: Sequence[Result]) -> dict[str, Chart]:
         if layout.has(f"peak_{kind}_bytes"):
             charts[f"memory-{kind}"] = _memory_map(layout, f"peak_{kind}_bytes", title)
     for axis, name in (("duration", "scaling-duration"), ("batch size", "scaling-batch")):
-        laws = [law for law in layout.laws if law.params["axis"] == axis]
-        if laws:
-            charts[name] = _scaling(laws, axis)
+        fits = [fit for fit in layout.fits if fit.params["axis"] == axis]
+        if fits:
+            charts[name] = _scaling(fits, axis)
     return charts
 
 
-def _pace_map(layout: Layout) -> Chart:
+def _pace_map(layout: GridLayout) -> Chart:
     rows = []
     for place, one in layout.cells.items():
         rtfx = one.metrics["rtfx"].value if one.metrics else None
@@ -65,7 +64,7 @@ def _pace_map(layout: Layout) -> Chart:
     )
 
 
-def _memory_map(layout: Layout, metric: str, title: str) -> Chart:
+def _memory_map(layout: GridLayout, metric: str, title: str) -> Chart:
     rows: list[dict[str, Any]] = []
     for place, one in layout.cells.items():
         value = one.metrics[metric].value if one.metrics else None
@@ -81,7 +80,7 @@ def _memory_map(layout: Layout, metric: str, title: str) -> Chart:
     return Chart(title, _heat_map(rows, layout, shown), f"Rows: seconds of audio; columns: batch size. {told}")
 
 
-def _heat_map(rows: Sequence[dict[str, Any]], layout: Layout, colours: dict[str, str]) -> dict[str, Any]:
+def _heat_map(rows: Sequence[dict[str, Any]], layout: GridLayout, colours: dict[str, str]) -> dict[str, Any]:
     farthest = max(row["by"] for row in rows) or 1.0
     base = chart_of(rows).encode(
         x=alt.X(
@@ -116,7 +115,7 @@ def _scaling(laws: Sequence[Result], axis: str) -> Chart:
     for name, law in zip(names, laws, strict=True):
         cells: Any = law.params["cells"]
         points += [{"line": name, "x": x, "s": time_s} for x, time_s in cells]
-        curves += [{"line": name, "x": x, "s": s} for x, s in law_curve(law, cells[0][0], cells[-1][0]) if s > 0]
+        curves += [{"line": name, "x": x, "s": s} for x, s in growth_curve(law) if s > 0]
     inks = [engine_ink(index) for index in range(len(names))]
     colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=None)
     dash = alt.StrokeDash(
@@ -141,7 +140,7 @@ def _scaling(laws: Sequence[Result], axis: str) -> Chart:
         .mark_point(filled=True, size=60, opacity=1)
         .encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip),
     )
-    told = " ".join(f"{law_text(law)}." for law in laws)
+    told = " ".join(f"{fit_text(law)}." for law in laws)
     keys = tuple(Key(name, colour) for name, colour in zip(names, inks, strict=True))
     about = f"Points: measured; lines: the fitted law; both axes logarithmic. {told}"
     return Chart(
@@ -157,12 +156,3 @@ def _line_name(law: Result) -> str:
     if law.params["axis"] == "duration":
         return f"batch {law.params['batch_size']}"
     return f"{law.params['duration_s']:g} s"
-
-
-def law_curve(law: Result, low: float, high: float) -> list[tuple[float, float]]:
-    """Points of a fitted law, from one end to the other."""
-    terms = [law.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
-    return [
-        (float(x), float(sum(term * x**power for power, term in enumerate(terms))))
-        for x in np.geomspace(low, high, CURVE_POINTS)
-    ]

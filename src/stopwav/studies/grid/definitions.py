@@ -1,11 +1,18 @@
-"""What each metric of a grid means: one title, one unit and one sentence."""
+"""The metrics of a grid: one title, one unit and one sentence each."""
 
 from __future__ import annotations
 
-from stopwav.studies.latency.definitions import Definition, ratio, seconds, size
+from dataclasses import replace
+
+from stopwav.studies.definition import Definitions, ratio, seconds, size
+from stopwav.studies.growth import GROWTH
 
 PACE = {
-    "rtf": ratio("real-time factor (RTF)", "Wall time of one batch / (batch size · duration)."),
+    "rtf": replace(
+        ratio("real-time factor (RTF)", "Wall time of one batch / (batch size · duration)."),
+        headline="RTF",
+        decimals=4,
+    ),
     "rtfx": ratio("inverse real-time factor (RTFx)", "Seconds of audio done in a second: 1 / RTF."),
     "batch_time": seconds("time of a batch", "Wall time of transcribing one batch, after the warm-up."),
     "device_rtf": ratio("real-time factor of the device", "Time of one batch by the device's events / its audio."),
@@ -17,7 +24,10 @@ PACE = {
 
 _OVER = "The same, less what there was once the engine was loaded and its input made."
 MEMORY = {
-    "peak_host_bytes": size("peak host memory", "Most host memory resident during one batch, largest over rounds."),
+    "peak_host_bytes": replace(
+        size("peak host memory", "Most host memory resident during one batch, largest over rounds."),
+        headline="peak memory",
+    ),
     "peak_host_over_baseline_bytes": size("peak host memory over baseline", _OVER),
     "peak_allocated_bytes": size("peak allocated", "Most that PyTorch's CUDA allocator had handed out at once."),
     "peak_allocated_over_baseline_bytes": size("peak allocated over baseline", _OVER),
@@ -27,29 +37,15 @@ MEMORY = {
     "peak_device_over_baseline_bytes": size("peak on the device over baseline", _OVER),
 }
 
-LAWS = {
-    "law_constant": seconds("a of the law", "Time ≈ a + b·x + c·x² along the axis: the constant term."),
-    "law_linear": seconds("b of the law", "The linear term, in seconds per second of audio or per utterance."),
-    "law_quadratic": seconds("c of the law", "The quadratic term, where the F test shows that there is one."),
-    "law_quadratic_p": ratio("p of the quadratic term", "Probability of as large a quadratic term by chance alone."),
-    "law_spread": ratio("spread about the law", "Standard deviation of the cells about the law, as a share of it."),
-    "held_out_time": seconds("held-out cell", "What a fit without the farthest cell of the axis predicts for it."),
-    "held_out_error": ratio("error of the held-out cell", "Predicted / measured - 1 of the held-out cell."),
-    "predicted_time": seconds("predicted time", "What the law predicts for the length asked for: not measured."),
-    "predicted_rtf": ratio("predicted RTF", "The predicted time / the audio of that batch: not measured."),
-    "predicted_rtfx": ratio("predicted RTFx", "1 / predicted RTF: not measured."),
-}
-
 FRONTIER = {
     "largest_batch": ratio("largest batch", "Largest batch of a duration that goes through once within the limits."),
 }
 
-# In the order in which a reader meets them.
-GRID_GROUPS: dict[str, dict[str, Definition]] = {
-    "Grid: pace": PACE,
-    "Grid: memory": MEMORY,
-    "Grid: laws and predictions": LAWS,
-    "Grid: frontier": FRONTIER,
-}
-
-GRID_DEFINITIONS: dict[str, Definition] = {name: one for group in GRID_GROUPS.values() for name, one in group.items()}
+DEFINITIONS = Definitions(
+    {
+        "Grid: pace": PACE,
+        "Grid: memory": MEMORY,
+        "Grid: scaling fits and predictions": GROWTH,
+        "Grid: frontier": FRONTIER,
+    }
+)

@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from stopwav.measure.plan import Plan
-from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS
+from stopwav.errors import StopwavError
 from stopwav.record import runs_in
 from stopwav.studies.audio_input import audio_digest
-from stopwav.studies.grid.cell import measurements
-from stopwav.studies.grid.run import GridSpec, plan_of, round_order
-from stopwav.studies.latency.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption
+from stopwav.studies.forecast import (
+    ASSUMED_LOAD_S,
+    ASSUMED_RTF,
+    EARLIER_RUNS,
+    Forecast,
+    assumption,
+    engine_problems,
+)
+from stopwav.studies.grid.cell import measurements, round_order
+from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
+from stopwav.studies.stored_rounds import round_time_s
 
 
-def guess_grid(settings: Any) -> tuple[float, list[str]]:
-    """Seconds, and their basis: rounds × what the plan lets a round of each cell take."""
-    spec = GridSpec(**{name: getattr(settings, name) for name in GridSpec.model_fields})
-    audio_digest(spec.audio, spec.seed)  # says what is wrong with the audio
+def forecast(spec: GridSpec) -> Forecast:
+    """Return seconds and their basis: rounds × the time that the plan gives a round of each cell."""
+    audio_digest(spec.audio, spec.seed)  # raises what is wrong with the audio
     plan, cells = plan_of(spec), round_order(spec, 0)
-    earlier = _earlier(spec, Path(settings.save))
+    earlier = _earlier(spec, spec.save)
     rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
-    total_s = spec.rounds * sum(round_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
+    total_s = spec.rounds * sum(round_time_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
     audio_s = sum(cell.audio_s for cell in cells)
     measured = f"{spec.engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}"
     basis = [
         f"{len(cells)} cells, {audio_s:.0f} s of audio in one call of each, rounds: {spec.rounds}",
         f"values for {plan.min_values_s:g} to {plan.max_values_s:g} s a round, by the plan",
-        measured if earlier else assumption([spec.engine], settings.save),
+        measured if earlier else assumption([spec.engine], spec.save),
     ]
     if spec.frontier:
         basis.append("the search for the largest batch is not in it")
-    if settings.traces:
+    if spec.traces:
         basis.append("the passes that are traced are not in it")
-    return total_s, basis
+    return Forecast(total_s, tuple(basis))
 
 
-def round_s(plan: Plan, call_s: float, load_s: float) -> float:
-    """One round: load, first call, warm-up, values, the memory pass; killed at the limit at the latest."""
-    warm_up_s = min(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s), MAX_WARMUP_S + call_s)
-    # The plan stops between these two, sooner on a quiet machine: the middle.
-    fewest_s = max(plan.min_values_s, plan.min_values * max(call_s, MIN_VALUE_S))
-    most_s = plan.max_values * max(call_s, MIN_VALUE_S)
-    values_s = (min(fewest_s, plan.max_values_s + call_s) + min(most_s, plan.max_values_s + call_s)) / 2
-    return load_s + min(call_s + warm_up_s + values_s + call_s, plan.time_limit_s)
+def problems(spec: GridSpec) -> Iterator[tuple[str, str]]:
+    """Yield what would stop a run of these settings at once."""
+    try:
+        engine = engine_of(spec)
+    except StopwavError as error:
+        yield "engine", str(error)
+        return
+    yield from engine_problems("engine", [engine])
 
 
 def _earlier(spec: GridSpec, folder: Path) -> tuple[float, float, str] | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stopwav.measure.memory import limit_host_memory
+from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess, Outcome
-from stopwav.measure.workload import Workload
-from stopwav.record import Piece, Record
+from stopwav.record import Record
 from stopwav.studies.frontier import Frontier, free_memory_limit_bytes, frontier_of, next_batch
-from stopwav.studies.grid.cell import Cell, CellWorkload, exact
-from stopwav.studies.grid.run import GridSpec, device_of, engine_of, plan_of
+from stopwav.studies.grid.cell import CellWorkload, GridCell, exact
+from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
+from stopwav.studies.worker import outcome_to_piece
 
 
 class Probe:
-    """Inside its fresh process: whether a batch goes through once."""
+    """Inside its fresh process: transcribes a batch once."""
 
     def __init__(self, workload: Workload, limit_bytes: int | None) -> None:
         self._workload = workload
@@ -22,24 +23,17 @@ class Probe:
             limit_host_memory(limit_bytes)
 
     def run(self) -> None:
-        """Nothing; whatever goes wrong is the answer."""
+        """Transcribe the batch once; whatever goes wrong is the answer."""
         self._workload.setup()()
 
 
 def find_frontier(spec: GridSpec, record: Record, duration_s: float) -> None:
-    """Probe batches of a duration until the largest that fits is known; each probe is recorded at once."""
+    """Probe batches of a duration until the largest that fits is known; each probe is stored at once."""
     limit_bytes = _limit_bytes(spec)
     while (size := next_batch(grid_frontier(record, duration_s), spec.batch_sizes[0])) is not None:
-        outcome = _probe(spec, Cell(duration_s, size), limit_bytes)
-        record.append(
-            Piece(
-                key=["frontier", exact(duration_s), size],
-                status=outcome.status,
-                message=outcome.message,
-                last_words=outcome.last_words,
-                data={"memory_limit_bytes": limit_bytes},
-            )
-        )
+        outcome = _probe(spec, GridCell(duration_s, size), limit_bytes)
+        key = ("frontier", exact(duration_s), size)
+        record.append(outcome_to_piece(key, outcome, {"memory_limit_bytes": limit_bytes}))
 
 
 def grid_frontier(record: Record, duration_s: float) -> Frontier:
@@ -55,7 +49,7 @@ def grid_frontier(record: Record, duration_s: float) -> Frontier:
     return frontier_of([*probed, *cells])
 
 
-def _probe(spec: GridSpec, cell: Cell, limit_bytes: int | None) -> Outcome:
+def _probe(spec: GridSpec, cell: GridCell, limit_bytes: int | None) -> Outcome:
     limit_s = plan_of(spec).time_limit_s
     factory: Callable[..., object] = Probe
     with FreshProcess(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:

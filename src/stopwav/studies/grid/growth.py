@@ -1,8 +1,4 @@
-"""The laws of a grid: how a batch's time grows with duration at each batch size, and with its size at each duration.
-
-Each law is checked against the farthest cell of its axis, by a fit that does not see it: the hardest test a grid has,
-and chosen before any number is seen.
-"""
+"""The scaling fits of a grid: how a batch's time grows with duration at each batch size, and with its size."""
 
 from __future__ import annotations
 
@@ -10,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stopwav.measure.rounds import Measurement
 from stopwav.record import Result
-from stopwav.stats import Estimate, Law, fit_law
+from stopwav.stats import Estimate, GrowthFit, fit_growth
 from stopwav.stats.estimate import inverse, scaled
-from stopwav.studies.grid.cell import Cell
-from stopwav.studies.grid.run import GridSpec
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.growth import Axis, coefficients, held_out
 
 
-def law_results(spec: GridSpec, measured: Mapping[Cell, Measurement]) -> Iterator[Result]:
-    """A result for each row and column with two measured cells or more."""
-    times = {cell: one.time.value for cell, one in measured.items() if one.good}
+def growth_results(spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Result]:
+    """Yield a result for each row and column with two measured cells or more."""
+    times = {cell: measurement.time.value for cell, measurement in measured.items() if measurement.good}
     known = {cell: time for cell, time in times.items() if time}
     for size in spec.batch_sizes:
         axis = _axis("duration", float(size), [(c.duration_s, t) for c, t in known.items() if c.batch_size == size])
@@ -38,23 +34,23 @@ def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axi
 
 
 def _result(spec: GridSpec, axis: Axis) -> Result:
-    law = fit_law(axis.x, axis.time_s)
-    metrics = {**coefficients(law, axis), **held_out(axis)}
-    params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if law.is_quadratic else "linear"}
+    fit = fit_growth(axis.x, axis.time_s)
+    metrics = {**coefficients(fit, axis), **held_out(axis)}
+    params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if fit.is_quadratic else "linear"}
     if axis.name == "duration":
         params["batch_size"] = int(axis.fixed)
         place = f"batch {axis.fixed:g}"
         if spec.predict_s is not None:
             params["predict_s"] = spec.predict_s
-            metrics |= _prediction(law, axis, spec.predict_s)
+            metrics |= _prediction(fit, axis, spec.predict_s)
     else:
         params["duration_s"] = axis.fixed
         place = f"{axis.fixed:g} s"
     params["cells"] = [[x, time_s] for x, time_s in zip(axis.x, axis.time_s, strict=True)]
-    return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics)
+    return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics, kind="law")
 
 
-def _prediction(law: Law, axis: Axis, at: float) -> dict[str, Estimate]:
-    time = law.predict(at)
+def _prediction(fit: GrowthFit, axis: Axis, at: float) -> dict[str, Estimate]:
+    time = fit.predict(at)
     rtf = scaled(time, 1 / axis.audio_s(at))
     return {"predicted_time": time, "predicted_rtf": rtf, "predicted_rtfx": inverse(rtf)}

@@ -11,52 +11,56 @@ from stopwav.record import Record, Result, runs_in
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE
-from stopwav.studies.grid.cell import Cell, measurements
-from stopwav.studies.grid.frontier import LARGEST_BATCH, Frontier, frontier_of, next_batch
-from stopwav.studies.grid.growth import law_results
-from stopwav.studies.grid.run import GridSpec, cells_of, device_of, is_skipped
-from stopwav.studies.grid.traces import trace_cautions
+from stopwav.studies.frontier import LARGEST_BATCH, Frontier, next_batch
+from stopwav.studies.grid.cell import GridCell, cells_of, is_skipped, measurements
+from stopwav.studies.grid.frontier import grid_frontier
+from stopwav.studies.grid.growth import growth_results
+from stopwav.studies.grid.spec import GridSpec, device_of
+from stopwav.studies.grid.traces import trace_warnings
 
 NO_CUDA = "no CUDA device"
 
 
 def grid_results(record: Record) -> list[Result]:
-    """One result per cell, row by row, then one per fitted law, then one per duration whose frontier was sought."""
+    """Return a result per cell, row by row, then one per fit, then one per duration whose frontier was searched."""
     spec = GridSpec(**record.header.spec)
     measured = dict(measurements(record))
     shared = {"audio": spec.audio, "device": device_of(spec), "rounds": spec.rounds}
-    doubts = tuple(_run_doubts(record, spec, measured))
+    warnings = tuple(_run_warnings(record, spec, measured))
     cells = [
-        _cell_result(spec, cell, measured.get(cell), shared, (*trace_cautions(record, cell), *doubts))
+        _cell_result(spec, cell, measured.get(cell), shared, (*trace_warnings(record, cell), *warnings))
         for cell in cells_of(spec)
     ]
-    frontier = [frontier_of(record, duration_s) for duration_s in spec.durations] if spec.frontier else []
-    return [*cells, *law_results(spec, measured), *(_frontier_result(spec, one) for one in frontier)]
+    frontiers = [
+        _frontier_result(spec, duration_s, grid_frontier(record, duration_s))
+        for duration_s in (spec.durations if spec.frontier else ())
+    ]
+    return [*cells, *growth_results(spec, measured), *frontiers]
 
 
 def _cell_result(
     spec: GridSpec,
-    cell: Cell,
+    cell: GridCell,
     measured: Measurement | None,
     shared: Mapping[str, object],
-    doubts: tuple[Caution, ...],
+    warnings: tuple[Caution, ...],
 ) -> Result:
     params = {"kind": "cell", "duration_s": cell.duration_s, "batch_size": cell.batch_size, **shared}
     name = f"{spec.engine} {cell}"
     if measured is None:
         skipped = is_skipped(spec, cell)
-        why = Caution("triangle", "left out by --triangle") if skipped else Caution("incomplete", "not measured yet")
-        return Result(name, params, "skipped", {}, (why,))
+        reason = Caution("triangle", "left out by --triangle") if skipped else Caution("incomplete", "not measured yet")
+        return Result(name, params, "skipped", {}, (reason,), kind="cell")
     good = measured.good
     if good:
         params["engine"] = good[0].facts["engine"]
-    failures = tuple(_failures(measured))
     metrics = _metrics(cell, measured) if good else {}
-    return Result(name, params, measured.status, metrics, (*failures, *measured.cautions, *doubts))
+    all_warnings = (*_failures(measured), *measured.cautions, *warnings)
+    return Result(name, params, measured.status, metrics, all_warnings, kind="cell")
 
 
 def _failures(measured: Measurement) -> Iterator[Caution]:
-    """How the rounds of a cell of which none went well ended, with its last words."""
+    """How the rounds of a cell of which none completed ended, with its last words."""
     if measured.good:
         return
     first = measured.rounds[0]
@@ -65,7 +69,7 @@ def _failures(measured: Measurement) -> Iterator[Caution]:
     yield Caution(f"cell-{first.status}", first.message + whole + words)
 
 
-def _metrics(cell: Cell, measured: Measurement) -> dict[str, Estimate]:
+def _metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
     time = measured.time
     rtf = scaled(time, 1 / cell.audio_s)
     return {
@@ -73,24 +77,24 @@ def _metrics(cell: Cell, measured: Measurement) -> dict[str, Estimate]:
         "rtfx": inverse(rtf),
         "batch_time": time,
         **_device_metrics(cell, measured),
-        "first_call_time": _of_rounds(measured, lambda one: one.samples.first_s if one.samples else None, "s"),
-        "load_time": _of_rounds(measured, lambda one: one.load_s, "s"),
+        "first_call_time": _of_rounds(measured, lambda round_: round_.samples.first_s if round_.samples else None, "s"),
+        "load_time": _of_rounds(measured, lambda round_: round_.load_s, "s"),
         **_memory_metrics(measured),
     }
 
 
-def _device_metrics(cell: Cell, measured: Measurement) -> dict[str, Estimate]:
+def _device_metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
     """What the device took of a batch, and what the host added: nothing to say where there is no device."""
-    values = [one.samples.device_values_s for one in measured.good if one.samples]
+    values = [round_.samples.device_values_s for round_ in measured.good if round_.samples]
     if not all(values):
         none = Estimate(None, note=NO_CUDA)
         return {"device_rtf": none, "device_time": Estimate(None, unit="s", note=NO_CUDA), "host_share": none}
     time = summarise_rounds(values)
     # Shares of each round by itself: wall and device time of a round rise and fall together.
     shares = [
-        [1 - device_s / wall_s for wall_s, device_s in zip(one.values_s, one.device_values_s, strict=True)]
-        for one in (good.samples for good in measured.good)
-        if one is not None
+        [1 - device_s / wall_s for wall_s, device_s in zip(round_.values_s, round_.device_values_s, strict=True)]
+        for round_ in (good.samples for good in measured.good)
+        if round_ is not None
     ]
     share = summarise_rounds(shares, unit="")
     return {"device_rtf": scaled(time, 1 / cell.audio_s), "device_time": time, "host_share": share}
@@ -100,20 +104,20 @@ def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
     """Four peaks, each absolute and over the loaded model, as the largest over rounds: a peak is no mean."""
 
     def cuda(field: str) -> tuple[Callable[[Round], float | None], Callable[[Round], float | None]]:
-        def peak(one: Round) -> float | None:
-            return None if one.cuda_memory is None else float(getattr(one.cuda_memory.peak, f"{field}_bytes"))
+        def peak(round_: Round) -> float | None:
+            return None if round_.cuda_memory is None else float(getattr(round_.cuda_memory.peak, f"{field}_bytes"))
 
-        def base(one: Round) -> float | None:
-            return None if one.cuda_memory is None else float(getattr(one.cuda_memory.baseline, f"{field}_bytes"))
+        def base(round_: Round) -> float | None:
+            return None if round_.cuda_memory is None else float(getattr(round_.cuda_memory.baseline, f"{field}_bytes"))
 
         return peak, base
 
     host = (
-        lambda one: None if one.memory is None else float(one.memory.peak_bytes),
-        lambda one: None if one.memory is None else float(one.memory.baseline_bytes),
+        lambda round_: None if round_.memory is None else float(round_.memory.peak_bytes),
+        lambda round_: None if round_.memory is None else float(round_.memory.baseline_bytes),
     )
-    note = next((one.memory.note for one in measured.good if one.memory and one.memory.note), "") or ""
-    method = next((one.cuda_memory.device_method for one in measured.good if one.cuda_memory), "")
+    note = next((round_.memory.note for round_ in measured.good if round_.memory and round_.memory.note), "") or ""
+    method = next((round_.cuda_memory.device_method for round_ in measured.good if round_.cuda_memory), "")
     kinds = {
         "host": (host, note),
         "allocated": (cuda("allocated"), ""),
@@ -130,15 +134,15 @@ def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
 def _difference(
     peak: Callable[[Round], float | None], base: Callable[[Round], float | None]
 ) -> Callable[[Round], float | None]:
-    def over(one: Round) -> float | None:
-        top, bottom = peak(one), base(one)
+    def over(round_: Round) -> float | None:
+        top, bottom = peak(round_), base(round_)
         return None if top is None or bottom is None else top - bottom
 
     return over
 
 
 def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], note: str) -> Estimate:
-    values = [found for one in rounds if (found := value(one)) is not None]
+    values = [found for round_ in rounds if (found := value(round_)) is not None]
     if not values:
         return Estimate(None, unit="B", note=NO_CUDA)
     # From the smallest to the largest round: not a confidence interval, and said to be none.
@@ -147,35 +151,39 @@ def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], no
 
 
 def _of_rounds(measured: Measurement, value: Callable[[Round], float | None], unit: str) -> Estimate:
-    """The location of what each round has one value of."""
-    values = [[found] for one in measured.good if (found := value(one)) is not None]
+    """The location of a quantity with one value per round."""
+    values = [[found] for round_ in measured.good if (found := value(round_)) is not None]
     return summarise_rounds(values, unit=unit)
 
 
-def _run_doubts(record: Record, spec: GridSpec, measured: Mapping[Cell, Measurement]) -> Iterator[Caution]:
-    """What casts doubt on every cell."""
+def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Caution]:
+    """The warnings that are about every cell."""
     for warning in record.header.warnings:
         yield Caution(warning["code"], warning["message"])
-    engine: Mapping[str, Any] = next((m.good[0].facts["engine"] for m in measured.values() if m.good), {})
-    versions = dict.fromkeys(one.facts["engine"].get("version") for m in measured.values() for one in m.good)
+    engine: Mapping[str, Any] = next(
+        (measurement.good[0].facts["engine"] for measurement in measured.values() if measurement.good), {}
+    )
+    versions = dict.fromkeys(
+        round_.facts["engine"].get("version") for measurement in measured.values() for round_ in measurement.good
+    )
     if len(versions) > 1:
-        told = f"the rounds are of versions {' and '.join(map(repr, versions))} of the engine; measure again"
-        yield Caution("engine-changed", told)
+        message = f"the rounds are of versions {' and '.join(map(repr, versions))} of the engine; measure again"
+        yield Caution("engine-changed", message)
     for note in engine.get("notes", ()):
         yield Caution("engine", note)
     device = device_of(spec)
     if engine and str(engine["device"]).split(":")[0] != device.split(":")[0]:
-        told = f"the engine runs on {engine['device']} but was timed as on {device}: name it with --device"
-        yield Caution("device", told)
+        message = f"the engine runs on {engine['device']} but was timed as on {device}: name it with --device"
+        yield Caution("device", message)
     if spec.audio == NOISE and engine.get("data_dependent", True):
         yield Caution(
-            "noise", f"how long this engine takes depends on what is said; {_beside_speech(record, measured)}"
+            "noise", f"how long this engine takes depends on what is said; {_compared_with_speech(record, measured)}"
         )
     if not record.complete:
-        yield Caution("incomplete", "the run stopped early; --resume goes on")
+        yield Caution("incomplete", "the run stopped early; continue with --resume")
 
 
-def _beside_speech(record: Record, measured: Mapping[Cell, Measurement]) -> str:
+def _compared_with_speech(record: Record, measured: Mapping[GridCell, Measurement]) -> str:
     """By how much noise differs from speech, where a run of the same cells, machine and packages is in the folder."""
     own = {**record.header.spec, "audio": "", "predict_s": None, "frontier": False}
     for other in runs_in(record.path.parent, "grid"):
@@ -186,9 +194,9 @@ def _beside_speech(record: Record, measured: Mapping[Cell, Measurement]) -> str:
             continue
         speech = dict(measurements(other))
         ratios = [
-            one.time.value / speech[cell].time.value  # type: ignore[operator]
-            for cell, one in measured.items()
-            if one.good and cell in speech and speech[cell].good
+            round_.time.value / speech[cell].time.value  # type: ignore[operator]
+            for cell, round_ in measured.items()
+            if round_.good and cell in speech and speech[cell].good
         ]
         if ratios:
             span = f"{min(ratios):.2f} to {max(ratios):.2f}"
@@ -196,15 +204,22 @@ def _beside_speech(record: Record, measured: Mapping[Cell, Measurement]) -> str:
     return "measure speech as well (without --audio noise) to see by how much"
 
 
-def _frontier_result(spec: GridSpec, found: Frontier) -> Result:
-    params = {"kind": "frontier", "duration_s": found.duration_s, "fails_at": found.fails_at, "failure": found.failure}
-    # Not even one utterance: nothing to go by.
-    status: Status = "ok" if found.fits else "error"
-    if next_batch(found, spec.batch_sizes[0]) is not None:
+def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> Result:
+    params = {
+        "kind": "frontier",
+        "duration_s": duration_s,
+        "fails_at": frontier.fails_at,
+        "failure": frontier.failure,
+    }
+    # Not even round_ utterance: nothing to go by.
+    status: Status = "ok" if frontier.fits else "error"
+    code = "lower-bound"
+    if next_batch(frontier, spec.batch_sizes[0]) is not None:
         status, note = "skipped", "at least: the search is not finished"
-    elif found.fails_at is None:
-        note = f"at least: nothing failed up to {found.fits}, and no more than {LARGEST_BATCH} are tried"
+    elif frontier.fails_at is None:
+        note = f"at least: nothing failed up to {frontier.fits}, and no more than {LARGEST_BATCH} are tried"
     else:
-        note = f"{found.fails_at} ended with {found.failure}"
-    largest = Estimate(float(found.fits), n=1, note=note)
-    return Result(f"{spec.engine} {found.duration_s:g} s, largest batch", params, status, {"largest_batch": largest})
+        note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
+    largest = Estimate(float(frontier.fits), n=1, note=note, code=code)
+    name = f"{spec.engine} {duration_s:g} s, largest batch"
+    return Result(name, params, status, {"largest_batch": largest}, kind="frontier")

@@ -1,4 +1,4 @@
-"""`stopwav grid --traces`: a profiler trace of each cell, from a pass of its own that feeds no number."""
+"""`stopwav grid --traces`: a profiler trace of each cell, from a pass of its own that no number comes from."""
 
 from __future__ import annotations
 
@@ -12,44 +12,40 @@ from typing import Any
 
 from stopwav.errors import Caution
 from stopwav.measure.memory import limit_host_memory
+from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
-from stopwav.measure.workload import Workload
-from stopwav.profiling.tracer import TRACES
+from stopwav.profiling.schedule import TRACES
 from stopwav.record import Piece, Record
-from stopwav.studies.grid.cell import Cell, CellWorkload, exact, measurements
-from stopwav.studies.grid.run import GridSpec, cells_of, engine_of, plan_of
-from stopwav.studies.spec import Progress
+from stopwav.studies.grid.cell import CellWorkload, GridCell, cells_of, exact, measurements
+from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
+from stopwav.studies.traces import failed_trace_warning, traces_folder
+from stopwav.studies.worker import outcome_to_piece
 
 # What torch.profiler calls an operator; its marks of its own steps are in every trace.
 _OPERATOR = "cpu_op"
 
 
-def traces_folder(record: Record) -> Path:
-    """Where the traces of a run lie, a folder for each cell: beside its file."""
-    return record.path.with_name(f"{record.path.stem}-traces")
-
-
-def trace_cells(spec: GridSpec, record: Record, report: Progress) -> None:
-    """Trace every cell that went well and has no trace yet; how each pass ended is recorded at once."""
+def trace_cells(spec: GridSpec, record: Record) -> None:
+    """Trace every cell that completed and has no trace yet; how each pass ended is stored at once."""
     good = {cell for cell, measured in measurements(record) if measured.good}
     cells = [cell for cell in cells_of(spec) if cell in good]
     for done, cell in enumerate(cells, start=1):
         if _key(cell) not in record:
             record.append(_trace(spec, cell, traces_folder(record)))
-        report("tracing", done, len(cells))
+        spec.report("tracing", done, len(cells))
 
 
-def trace_cautions(record: Record, cell: Cell) -> tuple[Caution, ...]:
-    """What is to be said of a cell's trace: that there is none, or that the profiler saw nothing."""
+def trace_warnings(record: Record, cell: GridCell) -> tuple[Caution, ...]:
+    """Return the warnings about a cell's trace: that there is none, or that the profiler saw nothing."""
     piece = next((piece for piece in record.pieces if tuple(piece.key) == _key(cell)), None)
     if piece is None:
         return ()
     if piece.status != "ok":
-        return (Caution("trace-failed", f"no trace ({piece.status}: {piece.message}); the numbers do not need it"),)
+        return (failed_trace_warning(piece),)
     if not piece.data["operators"]:
-        told = "the engine ran no PyTorch operator: the trace holds the call and the stages it marks, nothing else"
-        return (Caution("trace-empty", told),)
+        message = "the engine ran no PyTorch operator: the trace holds the call and the stages it marks, nothing else"
+        return (Caution("trace-empty", message),)
     return ()
 
 
@@ -73,11 +69,11 @@ class TracedPass:
         return path.name, _add_stages(path, spans)
 
 
-def _key(cell: Cell) -> tuple[str | int, ...]:
+def _key(cell: GridCell) -> tuple[str | int, ...]:
     return ("trace", exact(cell.duration_s), cell.batch_size)
 
 
-def _trace(spec: GridSpec, cell: Cell, folder: Path) -> Piece:
+def _trace(spec: GridSpec, cell: GridCell, folder: Path) -> Piece:
     plan = plan_of(spec)
     workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
     own = folder / f"{exact(cell.duration_s)}s-x{cell.batch_size}"
@@ -90,14 +86,12 @@ def _trace(spec: GridSpec, cell: Cell, folder: Path) -> Piece:
     if outcome.ok:
         name, operators = outcome.value
         data = {"file": f"{folder.name}/{own.name}/{name}", "operators": operators}
-    message, words = outcome.message, outcome.last_words
-    return Piece(key=list(_key(cell)), status=outcome.status, message=message, last_words=words, data=data)
+    return outcome_to_piece(_key(cell), outcome, data)
 
 
 def _profiled(call: Callable[[], object], folder: Path) -> tuple[Path, tuple[Span, ...]]:
     """The trace that torch.profiler made of a call, and the call's stages."""
-    from stopwav.profiling.schedule import Schedule
-    from stopwav.profiling.tracer import Tracer
+    from stopwav.profiling.schedule import Schedule, Tracer
 
     tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=1, repeat=1))
     tracer.begin_cycle()

@@ -7,20 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stopwav.record import Piece, Record, Result
-from stopwav.speech import lagging
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Trace, trace_from_json
 from stopwav.speech.latency import (
     STAGES,
     WATERFALL,
-    Shown,
+    ShownText,
     WordDelay,
     algorithmic_latency,
+    average_lagging,
     backlog_slope,
-    commit_chunks,
+    committing_texts,
+    differentiable_average_lagging,
     erased_words,
     final_latency,
     first_word_latency,
+    length_adaptive_average_lagging,
     shown_texts,
     stage_seconds,
     unstable_words,
@@ -46,7 +48,7 @@ class Stream:
     round: int
     utterance: Utterance
     trace: Trace
-    texts: list[Shown]
+    texts: list[ShownText]
     delays: list[WordDelay]
     errors: ErrorCount
 
@@ -196,14 +198,14 @@ def _utterance_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estima
 
 def _lagging(stream: Stream, name: str, computation_aware: bool) -> float | None:
     chunks, audio_s = stream.trace.chunks, stream.trace.audio_s
-    commits = commit_chunks(stream.texts)
+    commits = committing_texts(stream.texts)
     delays = [text.time_s if computation_aware else chunks[text.chunk].due_s for text in commits]
     words = len(normalise(stream.utterance.text))
     if name == "al":
-        return lagging.average_lagging(delays, audio_s, words)
+        return average_lagging(delays, audio_s, words)
     if name == "laal":
-        return lagging.length_adaptive_average_lagging(delays, audio_s, words)
-    return lagging.differentiable_average_lagging(delays, audio_s)
+        return length_adaptive_average_lagging(delays, audio_s, words)
+    return differentiable_average_lagging(delays, audio_s)
 
 
 def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:

@@ -13,7 +13,7 @@ from stopwav.record import UNTRAINED, Piece, Record
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.latency import algorithmic_latency, final_latency
 from stopwav.stats import minimum_count, nearest_rank
-from stopwav.stats.change import Sort
+from stopwav.stats.change import Quantity
 from stopwav.studies.corpus_header import utterance_from_json
 from stopwav.studies.latency.results import Stream, streams_of
 from stopwav.studies.untrained import is_untrained, rests_on_text
@@ -35,7 +35,7 @@ class Metric:
 
     name: str
     unit: str
-    sort: Sort
+    sort: Quantity
     # How a round's streams give it; None for what is taken once a process.
     of_streams: OfStreams | None = None
 

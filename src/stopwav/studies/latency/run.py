@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, Field
 
-from stopwav.errors import Caution
 from stopwav.measure.pacer import Pace
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
-from stopwav.speech.corpus import Corpus, Utterance, Word, load_corpus
+from stopwav.speech.corpus import Corpus, load_corpus
 from stopwav.studies.latency.contender import Contender, duration_s
 from stopwav.studies.latency.tried_knobs import TriedKnob, tried_knobs, with_settings
 from stopwav.studies.resume import open_record

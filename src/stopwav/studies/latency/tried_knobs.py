@@ -17,16 +17,15 @@ class TriedKnob(BaseModel, extra="forbid"):
 
 def tried_knobs(engines: list[str]) -> list[TriedKnob]:
     """The settings that an engine offers, each with the engine that has it, or with why it is not tried here."""
-    from stopwav.engines.knobs import knobs_of, varied
-    from stopwav.engines.registry import prepare
+    from stopwav.engines.registry import list_knobs, prepare, with_knob
 
     if len(engines) != 1:
         raise StopwavError(f"--explain takes one engine, got {len(engines)}: {', '.join(engines)}")
     (engine,) = engines
     prepare(engine)
     knobs: list[TriedKnob] = []
-    for knob in knobs_of(engine):
-        other = varied(engine, knob)
+    for knob in list_knobs(engine):
+        other = with_knob(engine, knob)
         if not knob.unavailable:
             prepare(other)
         tried = None if knob.unavailable else other

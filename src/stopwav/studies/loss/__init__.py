@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from stopwav.studies.loss.charts import loss_charts
 from stopwav.studies.loss.definitions import DEFINITIONS
 from stopwav.studies.loss.document import loss_document
 from stopwav.studies.loss.results import loss_results
 from stopwav.studies.loss.run import loss
 from stopwav.studies.loss.spec import LossSpec
 from stopwav.studies.loss.verb import VERB
-from stopwav.studies.study import Study
+from stopwav.studies.study import Study, lazily
 
 STUDY = Study(
     name="loss",
@@ -18,7 +17,7 @@ STUDY = Study(
     run=loss,
     results=loss_results,
     document=loss_document,
-    charts=loss_charts,
+    charts=lazily("stopwav.studies.loss.charts", "loss_charts"),
     definitions=DEFINITIONS,
     example={"losses": ["torch"]},
     verb=VERB,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stopwav.losses.contender import Contender
+from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch, padded_logits
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss.loss_step import StepPlace, inputs_of, prepare
@@ -90,7 +90,7 @@ def is_right(found: Mapping[str, Any]) -> bool:
     return all(value <= TOLERANCES[found["precision"]] for value in found["deviations"].values())
 
 
-def _value_and_gradients(contender: Contender, inputs: JoinerBatch) -> tuple[Any, dict[str, Any]]:
+def _value_and_gradients(contender: Implementation, inputs: JoinerBatch) -> tuple[Any, dict[str, Any]]:
     losses = (contender.unpruned or contender.losses)(inputs)
     losses.sum().backward()
     gradients = {name: leaf.grad.detach().double().cpu() for name, leaf in inputs.leaves.items()}

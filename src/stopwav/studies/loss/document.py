@@ -189,7 +189,9 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
     findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms a step"]
     metric = peak_metric(group)
-    peaks = [(result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None]
+    peaks = [
+        (result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None
+    ]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])
         findings.append(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stopwav.losses.contender import Contender
+from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round
 from stopwav.measure.stages import stage
 from stopwav.speech.batches import Batch
+from stopwav.studies.loss.spec import LossSpec
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class StepPlace:
 class StepCall:
     """The timed call: the gradients of one batch, computed anew."""
 
-    def __init__(self, contender: Contender, inputs: JoinerBatch) -> None:
+    def __init__(self, contender: Implementation, inputs: JoinerBatch) -> None:
         self._contender, self._inputs = contender, inputs
 
     def __call__(self) -> None:
@@ -92,14 +93,14 @@ class StepRunner:
         self.call(batch, seed)()
 
     def _cuda_peak(self, call: StepCall) -> Any:
-        from stopwav.measure.cuda_memory import measure_cuda_peak
+        from stopwav.measure.memory import measure_cuda_peak
 
         # Over the inputs and what matrix products keep for as long as the process lives: any model has that too.
         call.drop_gradients()
         return measure_cuda_peak(call, self._place.device)
 
 
-def prepare(place: StepPlace) -> Contender:
+def prepare(place: StepPlace) -> Implementation:
     """The loss, imported, with the process set up for its device and precision."""
     from stopwav.losses.registry import find_loss
 
@@ -109,15 +110,15 @@ def prepare(place: StepPlace) -> Contender:
         limit_host_memory(place.memory_limit_bytes)
     import torch
 
-    from stopwav.models.weights import keep_off_tiles
+    from stopwav.models.weights import disable_amx_in_vm
 
-    keep_off_tiles()
+    disable_amx_in_vm()
     # Off by default in PyTorch; a recipe that switches it on for all is the user's to name.
     torch.backends.cuda.matmul.allow_tf32 = place.precision == "tf32"
     return find_loss(place.loss)
 
 
-def inputs_of(place: StepPlace, contender: Contender, batch: Batch, seed: int) -> JoinerBatch:
+def inputs_of(place: StepPlace, contender: Implementation, batch: Batch, seed: int) -> JoinerBatch:
     """The inputs of a batch, as the loss wants its integers."""
     return make_joiner_batch(
         batch.frames,
@@ -133,8 +134,7 @@ def inputs_of(place: StepPlace, contender: Contender, batch: Batch, seed: int) -
 
 
 def _clock(place: StepPlace) -> Any:
-    from stopwav.measure.clock import WallClock
-    from stopwav.measure.kernel_clock import KernelClock
+    from stopwav.measure.clock import KernelClock, WallClock
 
     return KernelClock(place.device) if place.on_cuda else WallClock()
 

@@ -33,7 +33,7 @@ class LossSpec(StudySpec):
             positional=True,
             metavar="[NAME…]",
         ),
-    ] = []
+    ] = Field(default=[])
     shapes: Annotated[
         str, Option("`librispeech`, a file that `stopwav shapes` wrote, or a corpus with --tokenizer.")
     ] = "librispeech"

@@ -52,7 +52,7 @@ class ProfiledSteps:
 
     def run(self, batches: tuple[Batch, ...], seeds: tuple[int, ...], folder: Path, schedule: Schedule) -> list[str]:
         """The names of the traces' files, one for each repetition of the schedule."""
-        from stopwav.profiling.tracer import Tracer
+        from stopwav.profiling.schedule import Tracer
 
         tracer = Tracer(folder, schedule)
         number = 0

@@ -45,7 +45,7 @@ def _print_list(*, as_json: bool) -> None:
             "installed": listed.version is not None,
             "version": listed.version,
             "install": listed.install,
-            "needs": listed.needs.told(),
+            "needs": listed.needs.description(),
             "devices": list(listed.needs.devices),
             "summary": listed.summary,
         }
@@ -58,17 +58,16 @@ def _print_list(*, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    from stopwav.report.document import Cell, Column, Document, Note, Row, Table
+    from stopwav.report.document import Document, Note, simple_table
     from stopwav.report.terminal import print_document
 
-    columns = tuple(Column(heading, "left", fold=True) for heading in ("loss", "state", "what it is, and what it needs"))
     lines = []
     for row in rows:
         state = f"installed, {row['version']}" if row["installed"] else f"missing: {row['install']}"
-        lines.append(Row(tuple(map(Cell, (str(row["name"]), state, f"{row['summary']}; {row['needs']}")))))
-    note = Note("your own: my_loss.py:my_loss (docs/guides/choosing-a-transducer-loss.md)")
-    document = Document("Losses", (Table(columns, tuple(lines)), note))
-    print_document(document, Console(markup=False, highlight=False))
+        lines.append((str(row["name"]), state, f"{row['summary']}; {row['needs']}"))
+    table = simple_table(("loss", "state", "what it is, and what it needs"), lines)
+    note = Note("your own: my_loss.py:my_loss (docs/guides/choosing-a-transducer-loss.md)", quiet=False)
+    print_document(Document("Losses", (table, note)), Console(markup=False, highlight=False))
 
 
 VERB = Verb(

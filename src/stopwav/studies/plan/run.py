@@ -9,16 +9,16 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record
-from stopwav.studies.plan.plan_file import Cell, read_plan
+from stopwav.studies.plan.plan_file import PlannedRun, read_plan
 from stopwav.studies.spec import Progress
-from stopwav.studies.study import STUDIES
+from stopwav.studies.study import find_study
 
 
 @dataclass(frozen=True)
-class Ran:
+class FinishedRun:
     """How a run of a plan ended: with its record, or with the reason why there is none."""
 
-    cell: Cell
+    planned: PlannedRun
     record: Record | None
     error: str = ""
 
@@ -29,21 +29,21 @@ def run(
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-) -> list[Ran]:
-    """How each run of a plan file ended; `overrides` are settings by name that win over the file's."""
-    return [run_cell(cell, resume=resume, progress=progress) for cell in read_plan(file, overrides)]
+) -> list[FinishedRun]:
+    """Return how each run of a plan file ended; `overrides` are settings by name that win over the file's."""
+    return [run_planned(planned, resume=resume, progress=progress) for planned in read_plan(file, overrides)]
 
 
-def run_cell(cell: Cell, *, resume: bool = False, progress: Progress | None = None) -> Ran:
-    """How one run of a plan ended."""
-    arguments = {**cell.arguments, "progress": progress}
+def run_planned(planned: PlannedRun, *, resume: bool = False, progress: Progress | None = None) -> FinishedRun:
+    """Return how one run of a plan ended."""
+    arguments = {**planned.arguments, "progress": progress}
     if resume:
         arguments["resume"] = True
     try:
-        return Ran(cell, STUDIES[cell.study].function(**arguments))
+        return FinishedRun(planned, find_study(planned.study).run(**arguments))
     except StopwavError as error:
-        return Ran(cell, None, str(error))
+        return FinishedRun(planned, None, str(error))
     except Exception as error:
-        # Not ours to foresee; the night's other runs go on, and this one says what it was.
+        # Not ours to foresee; the night's other runs continue, and this one says what it was.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return Ran(cell, None, f"{cell.where}: {cell.study} broke off ({reason})")
+        return FinishedRun(planned, None, f"{planned.where}: {planned.study} broke off ({reason})")

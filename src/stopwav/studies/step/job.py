@@ -24,9 +24,9 @@ def make_job(spec: StepSpec) -> TrainingJob:
         import torch
     except ImportError as error:
         raise StopwavError("step needs PyTorch, which is not installed: pip install 'stopwav[torch]'") from error
-    from stopwav.models.weights import keep_off_tiles
+    from stopwav.models.weights import disable_amx_in_vm
 
-    keep_off_tiles()
+    disable_amx_in_vm()
     device = checked_device(spec.device)
     torch.manual_seed(spec.seed)
     if is_reference(spec.model):

@@ -11,10 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import RowSet
-from stopwav.measure.module_watch import ModuleWatch
-from stopwav.measure.step_timer import StepTimer
-from stopwav.measure.training_step import PhaseWatch, TrainingJob, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTimer, TrainingJob, run_step
 
 # Lines of a table that somebody reads; the trace has them all.
 MOST_LINES = 40
@@ -40,17 +39,16 @@ def profile_step(job: TrainingJob, rows: RowSet, folder: Path, index: int) -> di
 
 
 def _traced(job: TrainingJob, rows: RowSet, folder: Path, index: int) -> tuple[Path, list[Mark]]:
-    from stopwav.profiling.schedule import Schedule
-    from stopwav.profiling.tracer import Tracer
+    from stopwav.profiling.schedule import Schedule, Tracer
 
     marks: list[Mark] = []
     tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=1, repeat=1))
     tracer.begin_cycle()
     try:
-        run_step(job, index, PhaseWatch(StepTimer()))  # the profiler's own first use is slow
+        run_step(job, index, PhaseProfiler(StepTimer()))  # the profiler's own first use is slow
         _wait(job)
         tracer.end_step()
-        with ModuleWatch(rows, lambda row, phase: marks.append((row, phase, time.time_ns()))) as watch:
+        with ModuleProfiler(rows, lambda row, phase: marks.append((row, phase, time.time_ns()))) as watch:
             run_step(job, index, watch)
         _wait(job)
         marks.append(("(rest)", "rest", time.time_ns()))

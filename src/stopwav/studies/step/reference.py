@@ -90,9 +90,7 @@ class Criterion:
         return self._fused(output, targets) if self._loss == FUSED else self._pruned(output, targets)
 
     def _pruned(self, output: Encoded, targets: Targets) -> Any:
-        from stopwav.losses.pruned import pruned_loss
-        from stopwav.losses.pruning import prune_starts, pruned_places, pruned_predictions
-        from stopwav.losses.simple import simple_loss
+        from stopwav.losses.pruned import kept_positions, kept_predictions, prune_starts, pruned_loss, simple_loss
 
         lengths = targets.frame_lengths, targets.token_lengths
         with stage("rnnt_loss_simple"):
@@ -102,12 +100,12 @@ class Criterion:
         with stage("rnnt_prune"):
             width = min(PRUNE_RANGE, output.predictions.shape[1])
             starts = prune_starts(simple.blank_posteriors, simple.label_posteriors, *lengths, width)
-            places = pruned_places(starts, width)
+            positions = kept_positions(starts, width)
         encodings = self._joiner.encoder_proj(output.encodings)
-        predictions = pruned_predictions(self._joiner.predictor_proj(output.predictions), places)
+        predictions = kept_predictions(self._joiner.predictor_proj(output.predictions), positions)
         logits = self._joiner(encodings[:, :, None], predictions)
         with stage("rnnt_loss_pruned"):
-            pruned = pruned_loss(logits, places, targets.tokens, *lengths)
+            pruned = pruned_loss(logits, positions, targets.tokens, *lengths)
         return SIMPLE_SCALE * simple.losses.mean() + pruned
 
     def _fused(self, output: Encoded, targets: Targets) -> Any:
@@ -135,7 +133,7 @@ class Feeder:
         """The batch of that number."""
         features, frames, tokens, token_lengths = self._made[index % len(self._made)]
         on_device = [one.to(self._device, non_blocking=True) for one in (features, frames, tokens)]
-        from stopwav.models.scaled_conformer import subsampled
+        from stopwav.models.conformer import subsampled
 
         return TrainingBatch(
             inputs=(*on_device, self._simple),

@@ -10,10 +10,18 @@ from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import RowSet, rows_of
-from stopwav.measure.module_watch import ModuleWatch
-from stopwav.measure.step_timer import StepTime, StepTimer
-from stopwav.measure.training_step import PHASES, PhaseWatch, TrainingBatch, TrainingJob, as_batch, run_step
+from stopwav.measure.training_step import (
+    PHASES,
+    PhaseProfiler,
+    StepTime,
+    StepTimer,
+    TrainingBatch,
+    TrainingJob,
+    as_batch,
+    run_step,
+)
 
 if TYPE_CHECKING:
     from stopwav.studies.step.run import StepSpec
@@ -107,7 +115,7 @@ class StepRunner:
         moments = [max(group, key=lambda one: one.peak_bytes) for group in groups]
         return {
             "step": index,
-            "held": found.held,
+            "held": found.saved,
             "gradients": found.gradients,
             "states": found.states,
             "peak": asdict(found.peak),
@@ -130,12 +138,12 @@ class StepRunner:
     def _clean(self, index: int) -> tuple[StepTime, TrainingBatch]:
         with _garbage_left():
             self._timer.begin()
-            batch = run_step(self._job, index, PhaseWatch(self._timer))
+            batch = run_step(self._job, index, PhaseProfiler(self._timer))
             return self._timer.end(), batch
 
-    def _watched(self, index: int) -> tuple[StepTime, ModuleWatch]:
-        watch = ModuleWatch(
-            self.rows, self._timer.mark, waits=self._distributed, walks=self._walks, now_ns=self._now_ns
+    def _watched(self, index: int) -> tuple[StepTime, ModuleProfiler]:
+        watch = ModuleProfiler(
+            self.rows, self._timer.mark, distributed=self._distributed, walk_graph=self._walks, now_ns=self._now_ns
         )
         # Hooks are set and removed outside of the step.
         with watch, _garbage_left():

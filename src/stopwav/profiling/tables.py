@@ -1,0 +1,193 @@
+"""The tables of profiling: profiled functions and blocks, a measured loop, and analysed traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from stopwav.report.numbers import DASH, format_bytes
+from stopwav.report.sheet import Section, Sheet, format_seconds
+
+if TYPE_CHECKING:
+    from stopwav.profiling.analysis import Kernel, Operator, TraceAnalysis
+    from stopwav.profiling.profile import PeakTotal, Profile
+    from stopwav.profiling.steps import Steps
+
+HEADINGS = ("total", "mean", "median", "P95", "share", "peak memory", "added")
+DEVICE_HEADINGS = ("device", "tensors at peak", "added")
+# Enough to see a pattern (every tenth step, say) without burying the table.
+LISTED_STEPS = 20
+# About a screenful: the rest is in the analysis, and its sum in the last line.
+LISTED_OPERATORS = 15
+# A mangled kernel's name may fill a page; its beginning identifies it.
+LONGEST_NAME = 60
+
+
+def call_sheet(profiles: Sequence[Profile]) -> Sheet:
+    """Return the table of profiles, longest total first, each with its stages below it."""
+    ordered = sorted(profiles, key=lambda profile: profile.total_s, reverse=True)
+    section = _profile_section(ordered, "stopwav profile", "calls")
+    return Sheet((section,), tuple(note for profile in ordered for note in _profile_notes(profile)))
+
+
+def step_sheet(steps: Steps) -> Sheet:
+    """Return the table of a loop: the active steps with their stages, the control limit and the steps above it."""
+    section = _profile_section([steps.profile], "stopwav profile_steps", "steps")
+    return Sheet((section,), (*_profile_notes(steps.profile), *_limit_notes(steps), *_trace_notes(steps)))
+
+
+def trace_sheet(analysis: TraceAnalysis) -> Sheet:
+    """Return the tables of traces: operators and stages by own time, kernels, devices and idle share, memory."""
+    return Sheet(tuple(_analysis_sections(analysis)), tuple(_analysis_notes(analysis)))
+
+
+def _profile_section(profiles: Sequence[Profile], title: str, counted: str) -> Section:
+    """Return the table of profiles, with columns for the device where one was used."""
+    on_device = any(profile.device_s is not None for profile in profiles)
+    headings = (title, counted, *HEADINGS, *(DEVICE_HEADINGS if on_device else ()))
+    rows = [row for profile in profiles for row in _profile_rows(profile, on_device)]
+    return "", headings, [(*row, *[""] * (len(headings) - len(row))) for row in rows]
+
+
+def _profile_rows(profile: Profile, on_device: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the row of a profile, and one for each of its stages with its share of the total."""
+    times = (profile.total_s, profile.mean_s, profile.median.value, profile.p95.value)
+    host = _memory(profile.host, profile.calls)
+    device = (format_seconds(profile.device_s), *_memory(profile.allocated, profile.calls)) if on_device else ()
+    yield (profile.name, str(profile.calls), *map(format_seconds, times), "", *host, *device)
+    for path, stage in sorted(profile.stages.items(), key=lambda item: item[0].split("/")):
+        share = f"{stage.total_s / profile.total_s:.0%}" if profile.total_s else DASH
+        yield (
+            *(f"  {path}", str(stage.calls), format_seconds(stage.total_s), format_seconds(stage.mean_s)),
+            *("", "", share),
+        )
+
+
+def _profile_notes(profile: Profile) -> Iterator[str]:
+    """Yield the notes on a profile's numbers: what is missing, what was left out, what is a lower bound."""
+    name, host = profile.name, profile.host
+    for label, estimate in (("median", profile.median), ("P95", profile.p95)):
+        if estimate.value is None and profile.calls:
+            yield f"{DASH}  {name}: {label} {estimate.note}"
+    if profile.errors:
+        failed = format_seconds(profile.failed_s)
+        yield f"!  {name}: {profile.errors} raised, after {failed} in all; not included in the numbers above"
+    if profile.inner_calls:
+        yield f"   {name}: {profile.inner_calls} recursive calls, included in the time of the outermost"
+    if host is not None and not host.exact:
+        yield f"≥  {name}: the peak mark cannot be reset here; memory between entry and exit may have been higher"
+    if host is not None and host.calls < profile.calls:
+        yield f"   {name}: memory was read in {host.calls} of {profile.calls} calls"
+
+
+def _memory(peak: PeakTotal | None, calls: int) -> tuple[str, str]:
+    """Return the highest peak and the most that one call added, marked where they are lower bounds."""
+    if peak is None:
+        return DASH, DASH
+    bound = "" if peak.exact and peak.calls >= calls else "≥ "
+    return f"{bound}{format_bytes(peak.peak_bytes)}", f"{bound}{format_bytes(peak.over_baseline_bytes)}"
+
+
+def _limit_notes(steps: Steps) -> list[str]:
+    from stopwav.stats.outliers import RANGES_TO_LIMIT
+
+    chart = steps.chart
+    if not steps.active:
+        first = steps.schedule.first_active
+        return [f"{DASH}  no active step: the loop ended after {steps.index}, and the first active one is step {first}"]
+    if chart.limit is None:
+        return [f"{DASH}  upper control limit: {chart.note}"]
+    limit, mean, spread = map(format_seconds, (chart.limit, chart.mean, chart.moving_range))
+    notes = [
+        f"   upper control limit: {limit} = {mean} + {RANGES_TO_LIMIT} · {spread} (mean + 2.66 · mean moving range)",
+        f"   {len(chart.above)} of {chart.n} steps above it",
+    ]
+    if chart.note:
+        notes.insert(1, f"!  the limit is {chart.note}")
+    above = steps.above_limit
+    notes += [
+        f"!  step {step.index} (cycle {step.cycle}): {format_seconds(step.wall_s)}" for step in above[:LISTED_STEPS]
+    ]
+    if len(above) > LISTED_STEPS:
+        notes.append(f"   … and {len(above) - LISTED_STEPS} more in `above_limit`")
+    return notes
+
+
+def _trace_notes(steps: Steps) -> list[str]:
+    if not steps.traces_planned:
+        return []
+    notes = [f"   trace: {path}" for path in steps.traces]
+    if len(steps.traces) < steps.traces_planned:
+        needed = steps.schedule.steps_of(2 * steps.schedule.repeat)
+        notes.append(
+            f"!  {len(steps.traces)} of {steps.traces_planned} traces: the loop ended after {steps.index} steps; "
+            f"measuring and then tracing take {needed}"
+        )
+    return notes
+
+
+def _analysis_sections(analysis: TraceAnalysis) -> Iterator[Section]:
+    count = f"{len(analysis.files)} trace{'' if len(analysis.files) == 1 else 's'}"
+    title = f"{analysis.folder}: {count}, {len(analysis.skipped)} skipped"
+    headings = ("calls", "own time", "share", "total time")
+    yield title, ("operator", "kind", *headings), _operator_rows(analysis.operators)
+    if analysis.stages:
+        yield "", ("stage", "kind", *headings), _operator_rows(analysis.stages)
+    if analysis.kernels:
+        yield "", ("kernel", "kind", "calls", "total", "share"), _kernel_rows(analysis.kernels)
+    if analysis.devices:
+        devices = [
+            (
+                f"{device.device} in {device.file}",
+                format_seconds(device.busy_s),
+                format_seconds(device.span_s),
+                f"{device.idle_share:.1%}",
+            )
+            for device in analysis.devices
+        ]
+        yield "", ("device", "busy", "first to last kernel", "idle"), devices
+    if analysis.memory:
+        memory = [
+            (f"{line.device} in {line.file}", format_bytes(line.peak_bytes), format_seconds(line.peak_at_s))
+            for line in analysis.memory
+        ]
+        yield "", ("memory", "peak", "at"), memory
+
+
+def _operator_rows(operators: Sequence[Operator]) -> list[tuple[str, ...]]:
+    rows = _rows([(operator.name, operator.kind, operator.calls, operator.self_s) for operator in operators])
+    totals = [format_seconds(operator.total_s) for operator in operators[:LISTED_OPERATORS]]
+    return [(*row, total) for row, total in zip(rows, [*totals, ""], strict=False)]
+
+
+def _kernel_rows(kernels: Sequence[Kernel]) -> list[tuple[str, ...]]:
+    return _rows([(kernel.name, kernel.kind, kernel.calls, kernel.total_s) for kernel in kernels])
+
+
+def _rows(times: Sequence[tuple[str, str, int, float]]) -> list[tuple[str, ...]]:
+    """Return the rows of the longest times, each with its share, and one row for the sum of the others."""
+    whole_s = sum(seconds for *_, seconds in times)
+    listed, others = list(times[:LISTED_OPERATORS]), times[LISTED_OPERATORS:]
+    if others:
+        calls, seconds = sum(count for _, _, count, _ in others), sum(seconds for *_, seconds in others)
+        listed.append((f"{len(others)} others", "", calls, seconds))
+    return [
+        (_cut(name), kind, str(calls), format_seconds(seconds), f"{seconds / whole_s:.1%}" if whole_s else DASH)
+        for name, kind, calls, seconds in listed
+    ]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+
+
+def _analysis_notes(analysis: TraceAnalysis) -> Iterator[str]:
+    if not analysis.devices:
+        yield f"{DASH}  idle share: no kernel in these traces"
+    if not analysis.memory:
+        yield f"{DASH}  memory: no [memory] events in these traces; torch.profiler writes them with profile_memory=True"
+    for skipped in analysis.skipped:
+        yield f"!  skipped {skipped.file}: {skipped.reason}"
+    for note in analysis.notes:
+        yield f"!  {note}"
+    yield "   Times under a profiler show which part is large, not how long it takes without one."

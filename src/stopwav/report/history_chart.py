@@ -1,0 +1,65 @@
+"""The chart of a metric over the runs of a folder: a line per engine, machine and setting, a mark per run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from stopwav.report.chart import Chart, Key
+from stopwav.report.chart_scales import chart_of, spec_of
+from stopwav.report.history import PastRun, Point, display_scale, iso_time, metrics_of, points_of, title_of
+from stopwav.report.palette import DASHES, SHAPES, engine_ink
+
+HEIGHT = 240
+
+
+def history_charts(runs: Sequence[PastRun]) -> dict[str, Chart]:
+    """Return a chart for every metric, by its name."""
+    charts = {}
+    for metric in metrics_of(runs):
+        scale, unit = display_scale(metric, runs)
+        title, meaning = title_of(metric, runs)
+        charts[metric] = history_chart(f"{title}, {unit}", meaning, points_of(metric, runs, scale, unit))
+    return charts
+
+
+def history_chart(title: str, meaning: str, points: Sequence[Point]) -> Chart:
+    """Return the chart of some points; it begins at 0, lest noise look like a trend."""
+    engines = list(dict.fromkeys(point.engine for point in points))
+    machines = list(dict.fromkeys(point.machine for point in points))
+    lines = list(dict.fromkeys(point.line for point in points))
+    rows = [
+        {
+            "time": iso_time(point.time_s),
+            "value": point.value,
+            "low": point.value if point.low is None else point.low,
+            "high": point.value if point.high is None else point.high,
+            "engine": point.engine,
+            "machine": point.machine,
+            "line": str(lines.index(point.line)),
+            "text": point.text,
+            **({"href": point.href} if point.href else {}),
+        }
+        for point in points
+    ]
+    colours = alt.Scale(domain=engines, range=[engine_ink(index) for index in range(len(engines))])
+    dashes = alt.Scale(domain=engines, range=[DASHES[index % len(DASHES)] for index in range(len(engines))])
+    shapes = alt.Scale(domain=machines, range=[SHAPES[index % len(SHAPES)] for index in range(len(machines))])
+    base = chart_of(rows).encode(
+        x=alt.X("time:T", title=None, axis=alt.Axis(grid=False, tickCount=6), scale=alt.Scale(padding=16)),
+        color=alt.Color("engine:N", scale=colours, legend=None),
+    )
+    value = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
+    joined = base.mark_line(strokeWidth=1.5).encode(
+        y=value, detail="line:N", strokeDash=alt.StrokeDash("engine:N", scale=dashes, legend=None)
+    )
+    bars = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
+    marks = base.mark_point(filled=True, size=70, opacity=1).encode(
+        y=value,
+        shape=alt.Shape("machine:N", scale=shapes, legend=None),
+        tooltip=alt.Tooltip("text:N", title="run"),
+        **({"href": "href:N"} if any(point.href for point in points) else {}),
+    )
+    keys = tuple(Key(name, engine_ink(index)) for index, name in enumerate(engines))
+    return Chart(title, spec_of(alt.layer(joined, bars, marks), HEIGHT), meaning, keys)

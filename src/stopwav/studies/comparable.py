@@ -1,0 +1,65 @@
+"""What two runs of a study are compared by: values per round of each item, and errors per utterance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stopwav.record import Record
+from stopwav.stats.change import Quantity
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why there is no value."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RoundMetric:
+    """A metric with one value per round: its name in results, its unit, and what less and more of it are called."""
+
+    name: str
+    unit: str
+    quantity: Quantity
+
+
+@dataclass(frozen=True)
+class ComparableItem:
+    """An item of one run, such as an engine or a cell.
+
+    Rounds are fresh processes and independent of each other, chunks and words are not; so a round gives one value.
+    """
+
+    # The values of a metric, one per round, over these utterances.
+    values: Callable[[RoundMetric, set[str]], list[float] | Missing]
+    # The utterances that completed in every round, with their transcripts; None for an item that has none.
+    utterances: Mapping[str, str] | None = None
+    # The errors of each of these utterances, mean over rounds, and its reference words.
+    errors: Callable[[Sequence[str]], tuple[list[float], list[int]] | Missing] | None = None
+    rounds: int = 0
+    # Rounds that stopped before their last utterance; they are not used.
+    unfinished_rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """How runs of a study are compared."""
+
+    # What an item is called, such as "engine".
+    noun: str
+    metrics: tuple[RoundMetric, ...]
+    items: Callable[[Record], dict[str, ComparableItem]]
+    # The settings of a run that must be equal, by what they are called.
+    settings: Callable[[Record], Mapping[str, object]] = lambda record: {}
+    # The same of one item, as far as the run knows them.
+    item_settings: Callable[[Record, str], Mapping[str, object]] = lambda record, name: {}
+    # The rate of errors that is compared by utterance, such as "wer"; "" where there is none.
+    error_rate: str = ""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of everything that is compared."""
+        names = tuple(metric.name for metric in self.metrics)
+        return (*names, self.error_rate) if self.error_rate else names

@@ -1,0 +1,116 @@
+"""What changed between two runs as a document: a table per item, and a sentence on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stopwav.report.changes import amount_text, effect_text, verdict_text
+from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
+from stopwav.stats.change import WORDS, Change
+from stopwav.studies.definition import Definitions
+from stopwav.studies.diff.diff import Diff
+from stopwav.studies.diff.gate import Gate
+from stopwav.studies.study import find_study
+
+_COLUMNS = (
+    Column("metric", "left"),
+    Column("a"),
+    Column("b"),
+    Column("b / a [interval]"),
+    Column("verdict", "left", fold=True),
+)
+_METHOD = (
+    "unpaired: two separate runs, Welch's t on log round values (WER: paired, by utterance); "
+    "Holm over all rows: 95 % for all of them together"
+)
+
+
+def diff_document(diff: Diff) -> Document:
+    """Return where the runs lie, a table per item, why numbers are missing, and a sentence per item."""
+    return _document("diff", diff, (Note(f"a: {diff.a}", quiet=False), Note(f"b: {diff.b}", quiet=False)), ())
+
+
+def gate_document(gate: Gate) -> Document:
+    """Return the comparison with the baseline, whether the run holds against it, and which conditions are violated."""
+    diff = gate.diff
+    places = (Note(f"a, the baseline: {diff.a}", quiet=False), Note(f"b, the run: {diff.b}", quiet=False))
+    outcome = f"gate {'passed' if gate.passed else 'failed'}"
+    return _document(outcome, diff, places, (f"stopwav {outcome.replace(' ', ': ', 1)}", *_conditions(gate)))
+
+
+def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str]) -> Document:
+    definitions = find_study(diff.study).definitions
+    tables = tuple(_table(item.name, item.changes, definitions) for item in diff.items if item.changes)
+    remarks = tuple(_remarks(diff))
+    return Document(
+        title,
+        (
+            *places,
+            *tables,
+            Note(_METHOD),
+            Missing(tuple(_reasons(diff, definitions)), media=("terminal", "markdown", "page")),
+            *((Lines("Read with care", remarks),) if remarks else ()),
+        ),
+        findings=(*outcome, *(f"{item.name}: {_finding(item.changes, definitions)}" for item in diff.items)),
+    )
+
+
+def _table(name: str, changes: Sequence[Change], definitions: Definitions) -> Table:
+    rows = [
+        (
+            definitions.short_title(change.metric),
+            amount_text(change, change.a),
+            amount_text(change, change.b),
+            effect_text(change),
+            verdict_text(change),
+        )
+        for change in changes
+    ]
+    return Table(_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows), title=name)
+
+
+def _finding(changes: Sequence[Change], definitions: Definitions) -> str:
+    """What changed, in one sentence: the verdicts that claim a change, then how many are open."""
+    if not changes:
+        return "nothing to compare"
+    claims = [word for words in WORDS.values() for word in reversed(words)]
+    parts = []
+    for claim in claims:
+        titles = [definitions.short_title(change.metric) for change in changes if change.verdict == claim]
+        if titles:
+            parts.append(f"{claim} in {', '.join(titles)}")
+    undecided = sum(change.verdict == "undecided" for change in changes)
+    if undecided:
+        parts.append(f"{undecided} of {len(changes)} undecided")
+    return "; ".join(parts) or "no change beyond the thresholds"
+
+
+def _reasons(diff: Diff, definitions: Definitions) -> Iterator[str]:
+    """Why numbers or verdicts are missing, each reason once with the metrics it is about."""
+    reasons: dict[str, dict[str, None]] = {}
+    for item in diff.items:
+        for change in item.changes:
+            if change.note:
+                reasons.setdefault(change.note, {})[definitions.short_title(change.metric)] = None
+    for reason, titles in reasons.items():
+        yield f"{reason}: {'; '.join(titles)}"
+
+
+def _remarks(diff: Diff) -> Iterator[str]:
+    """What a reader has to know besides the verdicts, what was overridden first."""
+    yield from (f"compared by force: {reason}" for reason in diff.forced)
+    yield from (f"only in a: {name}" for name in diff.only_a)
+    yield from (f"only in b: {name}" for name in diff.only_b)
+    yield from diff.remarks
+
+
+def _conditions(gate: Gate) -> Iterator[str]:
+    """What was violated, what is still open, and what was asked for."""
+    definitions = find_study(gate.diff.study).definitions
+    for failure in gate.failures:
+        about = definitions.short_title(failure.metric) if failure.metric else failure.message
+        yield f"{failure.condition}, {about}: {failure.name}"
+    if gate.undecided:
+        verb = "is" if len(gate.undecided) == 1 else "are"
+        yield f"{len(gate.undecided)} {verb} undecided, which never fails"
+    yield f"fails on {', '.join(gate.fail_on)}"

@@ -1,0 +1,293 @@
+"""A grid as a document: tables whose rows are durations and whose columns are batch sizes, fits and the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stopwav.record import Result
+from stopwav.report.document import (
+    PAGE,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Detail,
+    Document,
+    Figures,
+    Lines,
+    Note,
+    Row,
+    Section,
+    Table,
+)
+from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
+from stopwav.report.plain import plain
+from stopwav.studies.growth_text import growth_text, seconds_text
+from stopwav.studies.study import StudyRun
+
+SLOWER = "✗"
+OPEN = "?"
+# Where a recogniser is exactly as fast as the speaker.
+REAL_TIME = 1.0
+
+_FAILED = {"oom": "OOM", "timeout": "timeout", "skipped": "skipped", "error": "error"}
+_MEMORY = (
+    ("host", "Peak host memory (over the loaded model)"),
+    ("allocated", "Peak of PyTorch's allocator: allocated (over the loaded model)"),
+    ("reserved", "Peak of PyTorch's allocator: reserved (over the loaded model)"),
+    ("device", "Peak in use on the device (over the loaded model)"),
+)
+
+
+@dataclass(frozen=True)
+class GridLayout:
+    """A grid's results by place, and those that are not of a cell."""
+
+    engine: str
+    durations: list[float]
+    batch_sizes: list[int]
+    cells: dict[tuple[float, int], Result]
+    fits: list[Result]
+    frontiers: list[Result]
+
+    @property
+    def measured(self) -> list[Result]:
+        """The cells that have numbers."""
+        return [cell for cell in self.cells.values() if cell.metrics]
+
+    def has(self, metric: str) -> bool:
+        """Return whether any cell has a value of the metric."""
+        return any(cell.metrics[metric].value is not None for cell in self.measured)
+
+
+def grid_document(run: StudyRun, detail: Detail) -> Document:
+    """Return the tables, heat maps and curves, the fits, the frontier, and a sentence on each finding."""
+    layout = grid_layout(run.results)
+    engine = str(run.record.header.spec.get("engine"))
+    short = [replace(result, name=result.name.removeprefix(f"{engine} ")) for result in run.results]
+    asked = [result for result in short if result.kind == "cell" and not _is_left_out(result)]
+    notes = [note for note in (pace_note(layout), _absent_note(layout)) if note]
+    return Document(
+        title=f"Grid of {engine}",
+        blocks=(
+            Note(_settings_line(layout), quiet=False, media=TEXT),
+            Section("The grid", (*_tables(layout, detail.scientific), *map(Note, notes), _brackets_note(layout))),
+            Section("At a glance", (Figures((("rtfx",), ("memory-*",)), layout="grid"),), media=PAGE),
+            Section("How it scales", (Figures((("scaling-*",),)), *_fit_lists(layout))),
+            *_lists("Largest batch that fits", [_frontier_text(result) for result in layout.frontiers]),
+        ),
+        findings=(_pace_finding(layout), *_memory_finding(layout), *_failed_finding(layout)),
+        record=run.record,
+        warned=tuple(asked),
+        measured=tuple(short),
+    )
+
+
+def grid_layout(results: Sequence[Result]) -> GridLayout:
+    """Return the results by place."""
+    cells = {_place(result): result for result in results if result.kind == "cell"}
+    return GridLayout(
+        engine=next((result.name.removesuffix(f" {place_text(result)}") for result in cells.values()), ""),
+        durations=sorted({duration_s for duration_s, _ in cells}),
+        batch_sizes=sorted({size for _, size in cells}),
+        cells=cells,
+        fits=[result for result in results if result.kind == "law"],
+        frontiers=[result for result in results if result.kind == "frontier"],
+    )
+
+
+def fit_text(fit: Result) -> str:
+    """Return a fit in words, with what is held fixed along its axis."""
+    if fit.params["axis"] == "duration":
+        return f"batch {fit.params['batch_size']}: {growth_text(fit, 'd')}"
+    return f"{fit.params['duration_s']:g} s: {growth_text(fit, 'B')}"
+
+
+def cell_text(result: Result, metric: str, *, intervals: bool = True, scientific: bool = False) -> str:
+    """Return what stands in a cell: its number, or how it ended."""
+    estimate = result.metrics.get(metric)
+    if estimate is None:
+        return failure_text(result)
+    if estimate.value is None:
+        return DASH
+    if estimate.unit == "B":
+        over = result.metrics[metric.replace("_bytes", "_over_baseline_bytes")].value
+        more = "" if over is None else f" ({'+' if over >= 0 else ''}{format_bytes(over)})"
+        return format_bytes(estimate.value) + more
+    mark = f" {_pace_mark(result)}".rstrip() if metric in ("rtf", "rtfx") else ""
+    if scientific and metric != "rtfx":
+        return f"{estimate.value:.2E}{mark}"
+    decimals = 2 if metric == "rtfx" else 4
+    return (format_interval if intervals else format_value)(estimate, most=decimals) + mark
+
+
+def failure_text(result: Result) -> str:
+    """Return how a cell that has no number ended."""
+    if result.status == "crashed":
+        message = next((warning.message for warning in result.warnings if warning.code == "cell-crashed"), "")
+        return plain(message.partition(";")[0], 40) or "crashed"
+    return _FAILED.get(result.status, result.status)
+
+
+def place_text(result: Result) -> str:
+    """Return the place of a cell."""
+    return f"{result.params['duration_s']:g} s × {result.params['batch_size']}"
+
+
+def pace_note(layout: GridLayout) -> str:
+    """Return where the real-time line runs, in a sentence."""
+    marks = [_pace_mark(cell) for cell in layout.measured]
+    if not marks:
+        return "No cell was measured."
+    parts = []
+    if SLOWER in marks:
+        parts.append(f"{SLOWER} slower than real time (RTFx below 1): {marks.count(SLOWER)} of {len(marks)} cells")
+    if OPEN in marks:
+        parts.append(f"{OPEN} the interval includes RTFx 1")
+    return "; ".join(parts) + "." if parts else "Every measured cell is faster than real time (RTFx above 1)."
+
+
+def _is_left_out(result: Result) -> bool:
+    return any(warning.code == "triangle" for warning in result.warnings)
+
+
+def _settings_line(layout: GridLayout) -> str:
+    params = next(iter(layout.cells.values())).params
+    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    return (
+        f"{plain(layout.engine, 80)} on {params['device']}, audio {plain(str(params['audio']), 60)}, {rounds}; "
+        f"rows: seconds of audio, columns: batch size; [{_interval_name(layout)}]"
+    )
+
+
+def _interval_name(layout: GridLayout) -> str:
+    """What stands in the brackets: from fewer than three rounds it does not include how processes differ."""
+    codes = (cell.metrics["rtf"].code for cell in layout.measured)
+    within = next((code.replace("-", " ") for code in codes if code.startswith("within-")), "")
+    return f"95 % CI {within}".strip()
+
+
+def _brackets_note(layout: GridLayout) -> Note:
+    text = f"Rows: seconds of audio; columns: batch size; in square brackets: {_interval_name(layout)}."
+    return Note(text, media=("markdown", "page"))
+
+
+def _tables(layout: GridLayout, scientific: bool) -> list[Table]:
+    """Pace by the wall, by the device where there is one, then the peaks that were measured."""
+    wanted = [("rtfx", "Inverse real-time factor (RTFx)"), ("rtf", "Real-time factor (RTF)")]
+    if layout.has("device_rtf"):
+        wanted.append(("device_rtf", "Real-time factor (RTF) of the device alone"))
+    wanted += [(f"peak_{kind}_bytes", title) for kind, title in _MEMORY if layout.has(f"peak_{kind}_bytes")]
+    columns = (Column("", "left"), *(Column(f"× {size}") for size in layout.batch_sizes))
+    return [Table(columns, _rows(layout, metric, scientific), title=title) for metric, title in wanted]
+
+
+def _rows(layout: GridLayout, metric: str, scientific: bool) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            (
+                Cell(f"{duration_s:g} s"),
+                *(
+                    Cell(cell_text(layout.cells[duration_s, size], metric, scientific=scientific))
+                    for size in layout.batch_sizes
+                ),
+            )
+        )
+        for duration_s in layout.durations
+    )
+
+
+def _absent_note(layout: GridLayout) -> str:
+    """Which peaks were not measured, and why."""
+    absent = [kind for kind in ("allocated", "reserved", "device") if not layout.has(f"peak_{kind}_bytes")]
+    if not absent or not layout.measured:
+        return ""
+    note = layout.measured[0].metrics[f"peak_{absent[0]}_bytes"].note
+    return f"{DASH}  {', '.join(absent)} memory, device time: {note}"
+
+
+def _fit_lists(layout: GridLayout) -> list[Block]:
+    over_duration, over_size = (
+        [fit_text(fit) for fit in layout.fits if fit.params["axis"] == axis] for axis in ("duration", "batch size")
+    )
+    return [
+        *_lists("Scaling fit: time of a batch over its duration d", over_duration),
+        *_lists("Scaling fit: time of a batch over its size B", over_size),
+        *_lists("Predictions, not measurements", [text for fit in layout.fits if (text := _prediction_text(fit))]),
+    ]
+
+
+def _lists(title: str, lines: Sequence[str]) -> list[Lines]:
+    return [Lines(title, tuple(lines))] if lines else []
+
+
+def _prediction_text(fit: Result) -> str:
+    """What the fit says of the length that was asked for; nothing where none was."""
+    if "predicted_time" not in fit.metrics:
+        return ""
+    time, rtfx = fit.metrics["predicted_time"], fit.metrics["predicted_rtfx"]
+    at = f"{fit.params['predict_s']:g} s × {fit.params['batch_size']}"
+    return f"{at}: {seconds_text(time)}, RTFx {format_interval(rtfx)} ({time.note})"
+
+
+def _frontier_text(result: Result) -> str:
+    """The largest batch that fits for a duration, and what stopped it."""
+    largest, fails_at = result.metrics["largest_batch"], result.params["fails_at"]
+    reason = largest.note
+    if fails_at is not None and result.status == "ok":
+        reason = f"{fails_at}: {_FAILED.get(largest.code, largest.code)}"
+    return f"{result.params['duration_s']:g} s: {largest.value or 0:.0f} ({reason})"
+
+
+def _place(result: Result) -> tuple[float, int]:
+    params: Any = result.params
+    return float(params["duration_s"]), int(params["batch_size"])
+
+
+def _pace_mark(result: Result) -> str:
+    """Whether a cell is slower than real time, or may be."""
+    rtfx = result.metrics["rtfx"]
+    if rtfx.value is None:
+        return ""
+    if rtfx.low is not None and rtfx.high is not None and rtfx.low <= REAL_TIME <= rtfx.high:
+        return OPEN
+    return SLOWER if rtfx.value < REAL_TIME else ""
+
+
+def _pace_finding(layout: GridLayout) -> str:
+    paces = [(cell.metrics["rtfx"].value or 0.0, cell) for cell in layout.measured]
+    if not paces:
+        return "Nothing was measured"
+    worst, best = min(paces, key=lambda pair: pair[0]), max(paces, key=lambda pair: pair[0])
+    ends = (
+        f"from RTFx {format_value(worst[1].metrics['rtfx'])} ({place_text(worst[1])}) "
+        f"to {format_value(best[1].metrics['rtfx'])} ({place_text(best[1])})"
+    )
+    slower = sum(value < REAL_TIME for value, _ in paces)
+    if not slower:
+        return f"Faster than real time in every measured cell, {ends}"
+    return f"Slower than real time in {slower} of {len(paces)} measured cells, {ends}"
+
+
+def _memory_finding(layout: GridLayout) -> list[str]:
+    """The cell that takes most, by the memory that runs out first: the device's where there is one."""
+    metric = "peak_reserved_bytes" if layout.measured and layout.has("peak_reserved_bytes") else "peak_host_bytes"
+    peaks = [(cell.metrics[metric].value, cell) for cell in layout.measured if cell.metrics[metric].value is not None]
+    if not peaks:
+        return []
+    value, cell = max(peaks, key=lambda pair: pair[0] or 0.0)
+    over = cell.metrics[metric.replace("_bytes", "_over_baseline_bytes")].value
+    more = "" if over is None else f", {format_bytes(over)} of it over the loaded model"
+    where = "on the device" if metric == "peak_reserved_bytes" else "on the host"
+    return [f"It takes up to {format_bytes(value or 0.0)} {where} ({place_text(cell)}){more}"]
+
+
+def _failed_finding(layout: GridLayout) -> list[str]:
+    failed = [cell for cell in layout.cells.values() if not cell.metrics and cell.status != "skipped"]
+    if not failed:
+        return []
+    listed = ", ".join(f"{place_text(cell)} {failure_text(cell)}" for cell in failed[:6])
+    more = f" and {len(failed) - 6} more" if len(failed) > 6 else ""
+    return [f"{len(failed)} of {len(layout.cells)} cells could not be measured: {listed}{more}"]

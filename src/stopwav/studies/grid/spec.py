@@ -1,0 +1,101 @@
+"""The settings of `stopwav grid`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator
+
+from stopwav.errors import StopwavError
+from stopwav.measure.plan import REPORT, Plan
+from stopwav.studies.audio_input import BUNDLED
+from stopwav.studies.spec import Option, PythonOnly, StudySpec
+
+# Those of the tables that the field knows.
+DURATIONS_S = [1.0, 2.0, 5.0, 8.0, 32.0]
+BATCH_SIZES = [1, 4, 8]
+
+
+class GridSpec(StudySpec):
+    """The settings of a grid run."""
+
+    engine: Annotated[
+        str,
+        Option(
+            "Engine, as NAME[:SOURCE][,key=value…]; see `stopwav engines`. Or SpeechBrain's profile.yaml.",
+            positional=True,
+            metavar="ENGINE",
+        ),
+    ]
+    # Both are kept in rising order, each once.
+    durations: Annotated[list[PositiveFloat], Option("Seconds of audio, the rows of the grid.")] = Field(
+        default=DURATIONS_S, min_length=1
+    )
+    batch_sizes: Annotated[list[PositiveInt], Option("Utterances at once, the columns of the grid.")] = Field(
+        default=BATCH_SIZES, min_length=1
+    )
+    audio: Annotated[str, Option("`bundled` speech, `noise`, or a file; cut or repeated to the length.")] = BUNDLED
+    device: Annotated[
+        str | None, Option("Such as cuda; given to the engine as its option `device`, whose clock is used.")
+    ] = None
+    triangle: Annotated[bool, Option("Skip the heavy corner, as SpeechBrain's triangle_only does.")] = False
+    frontier: Annotated[bool, Option("Find the largest batch that fits for each duration, by bisection.")] = False
+    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
+    time_limit_s: Annotated[float, Option("Seconds that one round of a cell may take.")] = Field(default=300.0, gt=0)
+    memory_limit_gb: Annotated[
+        float | None, Option("GB of host memory that a process may use before it counts as out of memory.")
+    ] = Field(default=None, gt=0)
+    predict_s: Annotated[
+        float | None, Option("Extrapolate the fit to this length in seconds; labelled a prediction.")
+    ] = Field(default=None, gt=0)
+    traces: Annotated[
+        bool, Option("Profile each cell once more after the sweep, for Perfetto or TensorBoard.", stored=False)
+    ] = False
+    seed: Annotated[int, Option("Seed of the order of cells and of the noise.")] = Field(default=0, ge=0)
+    # How a round is measured, where it is not as the default plan says.
+    plan: Annotated[Plan | None, PythonOnly()] = None
+
+    @field_validator("durations", "batch_sizes")
+    @classmethod
+    def _rising(cls, values: list[Any]) -> list[Any]:
+        return sorted(set(values))
+
+    @field_validator("audio", mode="before")
+    @classmethod
+    def _as_text(cls, path: Any) -> str:
+        return str(path)
+
+
+def plan_of(spec: GridSpec) -> Plan:
+    """Return how the rounds of a run are measured."""
+    limit_bytes = None if spec.memory_limit_gb is None else round(spec.memory_limit_gb * 1e9)
+    return replace(
+        spec.plan or REPORT,
+        rounds=spec.rounds,
+        time_limit_s=spec.time_limit_s,
+        memory_limit_bytes=limit_bytes,
+        seed=spec.seed,
+    )
+
+
+def engine_of(spec: GridSpec) -> str:
+    """Return the engine's name, with its device in it where one is asked for."""
+    from stopwav.engines.registry import has_option, parse_spec
+
+    own = parse_spec(spec.engine).options.get("device")
+    if spec.device is None or own == spec.device:
+        return spec.engine
+    if own is not None:
+        raise StopwavError(f"--device {spec.device}: engine {spec.engine!r} names another one; give one of them")
+    # An engine without that option is where it was asked to be.
+    if spec.device == "cpu" and not has_option(spec.engine, "device"):
+        return spec.engine
+    return f"{spec.engine},device={spec.device}"
+
+
+def device_of(spec: GridSpec) -> str:
+    """Return the device whose clock times the engine."""
+    from stopwav.engines.registry import parse_spec
+
+    return str(spec.device or parse_spec(spec.engine).options.get("device") or "cpu")
