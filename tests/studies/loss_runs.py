@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stopwav.studies.round_pieces import round_to_piece
+from stopwav.studies.stored_rounds import round_to_piece
 
 import stopwav
 from stopwav import Plan, Round
@@ -12,7 +12,7 @@ from stopwav.measure.machine import describe
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record, Result
-from stopwav.studies.loss.run import LossSpec
+from stopwav.studies.loss.spec import LossSpec
 from stopwav.studies.loss.setting import corpus_of, fed_of
 from stopwav.studies.loss.turn import step_key
 
@@ -95,7 +95,7 @@ def made_up(
         stopwav="0.1.0",
         study="loss",
         started="2026-01-01T00:00:00Z",
-        spec=full.model_dump(),
+        spec=full.stored(),
         corpus=corpus_of(full),
         machine=describe().as_dict(),
     )
