@@ -6,11 +6,12 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from stopwav.cli import options
 from stopwav.report.document import Detail
@@ -46,6 +47,30 @@ def study_verb(study: Study) -> Callable[..., None]:
     return verb
 
 
+def command_class(study: Study) -> type[TyperCommand]:
+    """Return the class of a study's command: one whose flags may stand alone where their option has a bare value."""
+    fields = study.spec.model_fields
+    bare = {
+        f"--{_flag(name)}": (option.bare, get_args(fields[name].annotation))
+        for name, option in study.spec.options().items()
+        if option.bare is not None
+    }
+
+    class StudyCommand(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, list(_with_bare_values(args, bare)))
+
+    return StudyCommand
+
+
+def _with_bare_values(arguments: Sequence[str], bare: Mapping[str, tuple[str, Sequence[object]]]) -> Iterator[str]:
+    """The arguments, with its bare value for each flag that none of its choices follows."""
+    for position, argument in enumerate(arguments):
+        value, choices = bare.get(argument, ("", ()))
+        alone = value and not (position + 1 < len(arguments) and arguments[position + 1] in choices)
+        yield f"{argument}={value}" if alone else argument
+
+
 def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> None:
     from stopwav.cli.forecast_line import forecast_line
     from stopwav.cli.output import print_run, progress_bar
@@ -79,7 +104,7 @@ def _parameters(study: Study) -> list[inspect.Parameter]:
 
 
 def _parameter(name: str, annotation: Any, default: Any, option: Option) -> inspect.Parameter:
-    kind, flag = _kind(annotation), _flag(name)
+    kind = _kind(annotation)
     if _numbers(annotation):
         default = None if default in (None, ...) else ",".join(f"{number:g}" for number in default)
     if option.positional:
@@ -88,9 +113,9 @@ def _parameter(name: str, annotation: Any, default: Any, option: Option) -> insp
         default = inspect.Parameter.empty if default is ... else None
         kind = kind if default is inspect.Parameter.empty else kind | None
         return _keyword(name, Annotated[kind, wanted], default)
-    flags = [f"--{flag}", *option.aliases]
-    if kind == list[str]:
-        kind, default = list[str] | None, None
+    flags = [f"--{_flag(name)}", *option.aliases]
+    if kind == list[str] or option.bare is not None:
+        kind, default = kind | None, None
     return _keyword(name, Annotated[kind, typer.Option(*flags, metavar=option.metavar, help=option.help)], default)
 
 

@@ -28,6 +28,8 @@ class Detail:
     # The repeated layers of a step one by one, and only the rows whose label matches.
     unfold: bool = False
     labels: str | None = None
+    # For the page, which also shows what takes long to compute, such as every stream.
+    page: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,15 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "right"
     fold: bool = False
+    # The least width of a text that may be folded.
+    least: int = 12
     # The number of the engine whose colour marks the heading on the page, and how it ended where that was not well.
     colour: int | None = None
     status: str = ""
     # Left out on a terminal that is too narrow for all columns.
     wide: bool = False
+    # Names that are cut on a terminal that is too narrow for them.
+    shorten: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 def missing(estimate: Estimate) -> str:
     """What stands in the place of a number that is not there: a dash, or the word that says it all."""
-    return UNTRAINED if estimate.note == UNTRAINED else DASH
+    return UNTRAINED if estimate.code == UNTRAINED else DASH
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:

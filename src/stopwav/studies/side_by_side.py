@@ -20,7 +20,7 @@ def page_section(run: StudyRun) -> PageSection:
         known = run.study.definitions.find(metric)
         return None if known is None else (known.title, known.text)
 
-    return PageSection(run.document(Detail()), run.charts, define)
+    return PageSection(run.document(Detail(page=True)), run.charts, define)
 
 
 def side_by_side(runs: Sequence[StudyRun]) -> Document:

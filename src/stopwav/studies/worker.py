@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stopwav.errors import Status
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.record import Piece
 
@@ -25,6 +26,9 @@ class Worker:
     subject: str = "engine"
     load_limit_s: float = LOAD_LIMIT_S
     max_deaths: int = MAX_DEATHS
+    # The failures that count as deaths. With "error" among them an error ends the process too: it may hold half of its
+    # work.
+    deadly: tuple[Status, ...] = ("timeout", "crashed", "oom")
     # For whoever warms the process up; it falls with the process.
     warm: bool = False
     _process: FreshProcess | None = None
@@ -75,8 +79,10 @@ class Worker:
         """A subject that only fails keeps its process; one that dies again and again is given up."""
         if outcome.ok:
             self._deaths = 0
-        elif outcome.status in ("timeout", "crashed", "oom"):
+            return
+        if outcome.status != "error" or "error" in self.deadly:
             self.close()
+        if outcome.status in self.deadly:
             self._deaths += 1
             if self._deaths >= self.max_deaths:
                 message = f"not tried: the {self.subject} died {self.max_deaths} times in a row"

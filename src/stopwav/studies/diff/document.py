@@ -13,7 +13,7 @@ from stopwav.studies.diff.gate import Gate
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
-    Column("metric", "left"),
+    Column("metric", "left", fold=True, least=20),
     Column("a"),
     Column("b"),
     Column("b / a [interval]"),
