@@ -5,11 +5,11 @@ import io
 import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
+from stopwav.report.explanation import explanation_finding, explanation_markdown, print_explanation
+from stopwav.studies.latency.gain import Explanation, Gain, ranked
 from stored_runs import HOSTILE
 
-from stopwav.report.explanation import explanation_finding, explanation_markdown, print_explanation
 from stopwav.stats.change import answer_all, ask_nothing, ask_ratio
-from stopwav.studies.latency.gain import Explanation, Gain, ranked
 
 BEFORE = (0.040, 0.042, 0.041)
 

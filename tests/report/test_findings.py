@@ -1,8 +1,9 @@
 """The sentence under the table, from metrics alone."""
 
+from stopwav.report.findings import latency_finding
+
 from stopwav.errors import Caution
 from stopwav.record import Result
-from stopwav.report.findings import latency_finding
 from stopwav.stats import Estimate
 
 

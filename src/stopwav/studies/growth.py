@@ -9,10 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stopwav.record import Result
 from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
+# Points of a fitted curve: smooth on any screen.
+CURVE_POINTS = 60
 _NOT_QUADRATIC = "not part of the fit: the F test does not show it"
 _TOO_FEW = "needs 4 points on the axis"
 
@@ -64,6 +68,16 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
     note = f"prediction for {at:g} without that point, which took {measured_s:.4g} s"
     held_out = Estimate(predicted.value, predicted.low, predicted.high, len(x), "s", note)
     return {"held_out_time": held_out, "held_out_error": Estimate(error, n=1)}
+
+
+def growth_curve(fit: Result) -> list[tuple[float, float]]:
+    """Return points of the curve of a fit, from the first cell of its axis to the last: x and seconds."""
+    cells: Any = fit.params["cells"]
+    terms = [fit.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
+    return [
+        (float(x), float(sum(term * x**power for power, term in enumerate(terms))))
+        for x in np.geomspace(cells[0][0], cells[-1][0], CURVE_POINTS)
+    ]
 
 
 # What a scaling fit is told by; the names stand in stored runs.

@@ -60,7 +60,8 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
 
 def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:
     rows = []
-    for result in run.followed:
+    # The lengths of a comparison are in its section.
+    for result in (followed for followed in run.followed if followed.kind != "length"):
         absent = f"not measured by {run.study.name}" if result.metrics else "nothing was measured"
         cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), Cell(result.name)]
         for metric, definition in headlines.items():

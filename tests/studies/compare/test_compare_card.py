@@ -1,7 +1,8 @@
-"""The card from rounds that are made up: verdicts, laws, energy and hypotheses, worked out by hand."""
+"""The card of made-up rounds: verdicts, scaling fits, energy and hypotheses, worked out by hand."""
 
 import csv
 import io
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.measure.energy_series import WindowEnergy
 from stopwav.record import Piece, Record, Result
-from stopwav.studies.compare.card import PairVerdict
-from stopwav.studies.compare.definitions import compare_definition
+from stopwav.studies import compare
+from stopwav.studies.compare.definitions import DEFINITIONS
+from stopwav.studies.compare.results import compare_results
+from stopwav.studies.compare.verdicts import PairVerdict
 
 FRAMES = [100, 200, 400, 800]
 BEGIN_S = 1.7e9
@@ -28,15 +31,20 @@ def twice(name: str, frames: int, index: int) -> float:
 
 def verdict(record: Record, metric: str, frames: int | None = None) -> PairVerdict:
     card = stopwav.card(record)
-    (found,) = (one for one in (*card.verdicts, *card.by_length) if (one.change.metric, one.frames) == (metric, frames))
-    return found
+    verdicts = (*card.verdicts, *card.by_length)
+    (only,) = (verdict for verdict in verdicts if (verdict.change.metric, verdict.frames) == (metric, frames))
+    return only
 
 
 def engine(record: Record, name: str) -> Result:
-    return next(one for one in stopwav.results(record) if one.name == name)
+    return next(result for result in stopwav.results(record) if result.name == name)
 
 
-def test_a_paired_ratio_is_found_though_both_sides_drift(tmp_path: Path) -> None:
+def of_kind(record: Record, kind: str) -> list[Result]:
+    return [result for result in stopwav.results(record) if result.kind == kind]
+
+
+def test_a_paired_ratio_is_found_though_both_engines_drift(tmp_path: Path) -> None:
     record = made_up(tmp_path, twice, frames=FRAMES)
     over_all = verdict(record, "latency_mean")
     assert (over_all.a, over_all.b) == ("a", "b")
@@ -52,14 +60,14 @@ def test_a_paired_ratio_is_found_though_both_sides_drift(tmp_path: Path) -> None
         assert 0.95 <= change.confidence <= 1 - 0.05 / 4
 
 
-def test_the_law_of_each_engine_comes_back(tmp_path: Path) -> None:
+def test_the_scaling_fit_of_each_engine_comes_back(tmp_path: Path) -> None:
     record = made_up(tmp_path, lambda name, frames, index: 0.02 + 0.1 * frames / 100, frames=FRAMES)
-    laws = [one for one in stopwav.results(record) if one.params["kind"] == "law"]
-    assert [law.params["of"] for law in laws] == ["a", "b"]
-    for law in laws:
-        assert law.params["law"] == "linear"
-        assert law.metrics["law_constant"].value == pytest.approx(0.02)
-        assert law.metrics["law_linear"].value == pytest.approx(0.1)
+    fits = of_kind(record, "fit")
+    assert [fit.params["of"] for fit in fits] == ["a", "b"]
+    for fit in fits:
+        assert fit.params["law"] == "linear"
+        assert fit.metrics["law_constant"].value == pytest.approx(0.02)
+        assert fit.metrics["law_linear"].value == pytest.approx(0.1)
 
 
 def test_equal_engines_have_no_verdict_but_same_or_undecided(tmp_path: Path) -> None:
@@ -91,35 +99,35 @@ def test_counts_of_parameters_need_no_rounds(tmp_path: Path) -> None:
     assert stopwav.card(record).pareto.axes == ("parameters", "rtf")
 
 
-@pytest.mark.parametrize(
-    ("text", "judgement"),
-    [
-        ("a faster b", "supported"),
-        ("a faster than b", "supported"),
-        ("b slower a", "supported"),
-        ("b faster a", "not supported"),
-        ("b slower a at 400 frames", "supported"),
-        ("a more accurate b", "supported"),
-        ("a less accurate b", "not supported"),
-        ("b more accurate a", "not supported"),
-        ("b smaller a", "supported"),
-        ("a smaller b", "not supported"),
-        ("a less energy b", "undecided"),
-    ],
-)
-def test_what_was_expected_is_judged(text: str, judgement: str, tmp_path: Path) -> None:
-    infos = {"a": info("a", parameters=100), "b": info("b", parameters=50)}
+EXPECTED = {
+    "a faster b": "supported",
+    "a faster than b": "supported",
+    "b slower a": "supported",
+    "b faster a": "not supported",
+    "b slower a at 400 frames": "supported",
+    "a more accurate b": "supported",
+    "a less accurate b": "not supported",
+    "b more accurate a": "not supported",
+    "b smaller a": "supported",
+    "a smaller b": "not supported",
+    "a less energy b": "undecided",
+}
+
+
+def test_hypotheses_are_judged(tmp_path: Path) -> None:
     record = made_up(
         tmp_path,
         twice,
         errors=lambda name, place: 3 if name == "b" else 1,
-        infos=infos,
+        infos={"a": info("a", parameters=100), "b": info("b", parameters=50)},
         frames=FRAMES,
-        expect=[text],
+        expect=list(EXPECTED),
     )
-    (judged,) = stopwav.card(record).expectations
-    assert judged.judgement == judgement
-    assert f"{text}: {judgement}" in command("report", record.path).stdout
+    assert {judged.text: judged.judgement for judged in stopwav.card(record).expectations} == EXPECTED
+    printed = command("report", record.path).stdout
+    for text, judgement in EXPECTED.items():
+        assert f"{text}: {judgement}" in printed
+    assert "Hypotheses: 6 supported, 4 not supported, 1 undecided" in printed
 
 
 def energy_pieces(watts: dict[str, dict[str, float]], call_s: float = 0.5, **data: object) -> list[Piece]:
@@ -149,16 +157,19 @@ def metered(tmp_path: Path, watts: dict[str, dict[str, float]], **options: objec
 def test_energy_gross_and_net_by_hand(tmp_path: Path) -> None:
     """a: 0.5 s a call at 60 + 40 W is 50 J, 40 J net of 20 W idling; b, twice as long, 100 and 80 J."""
     record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
-    one, other = (one for one in stopwav.results(record) if one.params["kind"] == "length")
-    assert one.metrics["energy_per_utterance_gross"].value == pytest.approx(50)
-    assert one.metrics["energy_per_utterance_net"].value == pytest.approx(40)
-    assert one.metrics["energy_per_audio_s_gross"].value == pytest.approx(50)
-    assert (one.metrics["mean_power"].value, one.metrics["idle_power"].value) == (pytest.approx(100), pytest.approx(20))
-    assert one.metrics["energy_per_utterance_gross"].note.startswith("total by bench")
-    assert one.params["meters"] == [{"source": "bench", "tick_s": 0.1}]
-    assert one.metrics["energy_per_utterance_gross_gpu"].value == pytest.approx(30)
-    assert one.metrics["energy_per_utterance_net_cpu_package"].value == pytest.approx(15)
-    assert other.metrics["energy_per_utterance_gross"].value == pytest.approx(100)
+    length_a, length_b = of_kind(record, "length")
+    assert length_a.metrics["energy_per_utterance_gross"].value == pytest.approx(50)
+    assert length_a.metrics["energy_per_utterance_net"].value == pytest.approx(40)
+    assert length_a.metrics["energy_per_audio_s_gross"].value == pytest.approx(50)
+    assert (length_a.metrics["mean_power"].value, length_a.metrics["idle_power"].value) == (
+        pytest.approx(100),
+        pytest.approx(20),
+    )
+    assert length_a.metrics["energy_per_utterance_gross"].note.startswith("total by bench")
+    assert length_a.params["meters"] == [{"source": "bench", "tick_s": 0.1}]
+    assert length_a.metrics["energy_per_utterance_gross_gpu"].value == pytest.approx(30)
+    assert length_a.metrics["energy_per_utterance_net_cpu_package"].value == pytest.approx(15)
+    assert length_b.metrics["energy_per_utterance_gross"].value == pytest.approx(100)
     assert engine(record, "b").metrics["energy_per_audio_s_net"].value == pytest.approx(80)
     change = verdict(record, "energy_per_audio_s_gross").change
     assert (change.verdict, change.n) == ("more", 3)
@@ -166,80 +177,82 @@ def test_energy_gross_and_net_by_hand(tmp_path: Path) -> None:
     assert verdict(record, "energy_per_utterance_gross", 100).change.verdict == "more"
     assert stopwav.card(record).pareto.axes == ("wer", "rtf", "energy_per_audio_s_gross")
     printed = command("report", record.path).stdout
-    assert "Energy of an utterance, J, gross" in printed
+    assert "Energy per utterance over the length of the input, gross, J" in printed
     assert "energy: total by bench" in printed
 
 
 def test_without_a_whole_the_part_that_works_is_compared_and_named(tmp_path: Path) -> None:
     infos = {name: info(name, device="cuda") for name in ("a", "b")}
     record = metered(tmp_path, {name: {"gpu": 300.0} for name in ("a", "b")}, infos=infos)
-    (one, _) = (one for one in stopwav.results(record) if one.params["kind"] == "length")
-    assert one.metrics["energy_per_utterance_gross"].value == pytest.approx(150)
-    assert one.metrics["energy_per_utterance_gross"].note.startswith("gpu")
+    length, _ = of_kind(record, "length")
+    assert length.metrics["energy_per_utterance_gross"].value == pytest.approx(150)
+    assert length.metrics["energy_per_utterance_gross"].note.startswith("gpu")
     # What only the GPU meters says nothing of an engine on the processor.
     mixed = metered(tmp_path, {name: {"gpu": 300.0} for name in ("a", "b")}, infos={"a": info("a"), "b": infos["b"]})
-    (one, _) = (one for one in stopwav.results(mixed) if one.params["kind"] == "length")
-    assert one.metrics["energy_per_utterance_gross"].value is None
-    assert one.metrics["energy_per_utterance_gross"].note == "no meter: cpu and cuda: not metered; what is: gpu"
+    length, _ = of_kind(mixed, "length")
+    assert length.metrics["energy_per_utterance_gross"].value is None
+    assert length.metrics["energy_per_utterance_gross"].note == "no meter: cpu and cuda: not metered; metered: gpu"
 
 
-def both_readings(tmp_path: Path, share: float, *, grain: dict[str, object] | None = None) -> Record:
-    """A GPU whose sampled power adds up to such a share of what its counter says."""
+def cross_checked(tmp_path: Path, share: float, *, resolution: dict[str, object] | None = None) -> Record:
+    """Return the run of a GPU whose sampled power adds up to this share of its counter."""
     pieces = energy_pieces({name: {"gpu": 300.0} for name in ("a", "b")}, call_s=0.5)
     for piece in pieces:
         for window in piece.data["windows"]:
             window["sampled_joules"] = {"gpu": share * window["joules"]["gpu"]}
-    data = {"source": "NVML", "missing": [], "grains": {} if grain is None else {"gpu": grain}}
+    data = {"source": "NVML", "missing": [], "grains": {} if resolution is None else {"gpu": resolution}}
     infos = {name: info(name, device="cuda") for name in ("a", "b")}
     options = {"frames": [100], "energy": True, "rounds": 3, "samples": 6, "infos": infos}
     return made_up(tmp_path, twice, more=[Piece(key=["meters"], status="ok", data=data), *pieces], **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("share", "doubted"), [(1.0, False), (0.91, False), (1.09, False), (0.85, True), (1.2, True)])
-def test_sampled_power_is_held_against_the_counter(share: float, doubted: bool, tmp_path: Path) -> None:
-    """More than a tenth apart is a caution."""
-    one, _ = (one for one in stopwav.results(both_readings(tmp_path, share)) if "of" in one.params)
-    assert one.params["of"] == "a"
-    assert one.metrics["sampled_to_counter"].value == pytest.approx(share)
-    told = [warning.message for warning in one.warnings if warning.code == "meters-disagree"]
-    assert len(told) == doubted
-    assert all(f"{100 * share:.0f} % of what its counter says" in message for message in told)
+def test_sampled_power_cross_checks_the_counter(share: float, doubted: bool, tmp_path: Path) -> None:
+    """More than a tenth apart is a warning."""
+    length, _ = of_kind(cross_checked(tmp_path, share), "length")
+    assert length.params["of"] == "a"
+    assert length.metrics["sampled_to_counter"].value == pytest.approx(share)
+    messages = [warning.message for warning in length.warnings if warning.code == "meters-disagree"]
+    assert len(messages) == doubted
+    assert all(f"{100 * share:.0f} % of its counter" in message for message in messages)
 
 
-def test_how_finely_the_counter_counts_is_told_beside_its_numbers(tmp_path: Path) -> None:
-    grain = {"step_j": 7.74, "interval_s": 0.1004, "note": "seen in 10 steps while idle"}
-    record = both_readings(tmp_path, 0.98, grain=grain)
-    one, _ = (one for one in stopwav.results(record) if "of" in one.params)
-    assert (one.metrics["counter_step"].value, one.metrics["counter_interval"].value) == (7.74, 0.1004)
+def test_the_counter_resolution_is_shown_with_its_numbers(tmp_path: Path) -> None:
+    resolution = {"step_j": 7.74, "interval_s": 0.1004, "note": "seen in 10 steps while idle"}
+    record = cross_checked(tmp_path, 0.98, resolution=resolution)
+    length, _ = of_kind(record, "length")
+    assert (length.metrics["counter_step"].value, length.metrics["counter_interval"].value) == (7.74, 0.1004)
     printed = " ".join(command("report", record.path).stdout.split())
     assert "energy: gpu by bench (steps of 7.7 J or more, every 100 ms)" in printed
     assert "sampled / counted* 0.98" in printed
 
 
 @pytest.mark.parametrize(("step_j", "lost"), [(579.0, False), (581.0, True)])
-def test_net_energy_below_a_step_of_the_counter_is_a_caution(step_j: float, lost: bool, tmp_path: Path) -> None:
+def test_net_energy_below_the_counter_resolution_is_a_warning(step_j: float, lost: bool, tmp_path: Path) -> None:
     """A window of 2 s at 300 W is 580 J above 10 W idling; one of b is twice as long."""
-    record = both_readings(tmp_path, 1.0, grain={"step_j": step_j, "interval_s": 0.1, "note": ""})
-    told = [one.message for one in engine(record, "a").warnings if one.code == "net-too-small"]
-    assert len(told) == lost
-    assert all("gpu: at 100 frames" in message for message in told)
-    assert "net-too-small" not in [one.code for one in engine(record, "b").warnings]
+    record = cross_checked(tmp_path, 1.0, resolution={"step_j": step_j, "interval_s": 0.1, "note": ""})
+    messages = [warning.message for warning in engine(record, "a").warnings if warning.code == "net-too-small"]
+    assert len(messages) == lost
+    assert all("gpu: at 100 frames" in message for message in messages)
+    assert "net-too-small" not in [warning.code for warning in engine(record, "b").warnings]
 
 
-def test_a_counter_alone_is_said_to_have_no_second_reading(tmp_path: Path) -> None:
+def test_a_counter_alone_has_no_cross_check(tmp_path: Path) -> None:
     record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
-    one, _ = (one for one in stopwav.results(record) if one.params["kind"] == "length")
+    length, _ = of_kind(record, "length")
     for metric in ("sampled_to_counter", "sampled_to_counter_gpu"):
-        assert one.metrics[metric].value is None
-        assert one.metrics[metric].note == "gpu: no second reading"
+        assert length.metrics[metric].value is None
+        assert length.metrics[metric].note == "gpu: no cross-check of the counter"
 
 
 def test_no_meter_is_said_with_the_reason_and_the_rest_is_measured(tmp_path: Path) -> None:
     meters = Piece(key=["meters"], status="ok", data={"source": None, "missing": ["RAPL: none here"]})
     record = made_up(tmp_path, twice, frames=[100], energy=True, more=[meters])
-    one = engine(record, "a")
-    assert one.metrics["energy_per_audio_s_gross"].note == "no meter: RAPL: none here"
-    assert one.metrics["rtf"].value is not None
+    result = engine(record, "a")
+    energy = result.metrics["energy_per_audio_s_gross"]
+    assert (energy.note, energy.code) == ("no meter: RAPL: none here", "no-meter")
+    assert verdict(record, "energy_per_audio_s_gross").code == "no-meter"
+    assert result.metrics["rtf"].value is not None
     printed = " ".join(command("report", record.path).stdout.split())
     assert "no meter no meter" in printed
     assert "RAPL: none here" in printed
@@ -256,33 +269,29 @@ def test_an_external_log_is_integrated_over_the_windows(tmp_path: Path) -> None:
     """80 W throughout: 40 J for half a second of a, net of as much idling nothing."""
     path = log_of(tmp_path / "meter.csv", 80.0)
     record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(path))
-    one, other = (one for one in stopwav.results(record) if one.params["kind"] == "length")
-    assert one.metrics["energy_per_utterance_gross"].value == pytest.approx(40)
-    assert one.metrics["energy_per_utterance_net"].value == pytest.approx(0, abs=1e-6)
-    assert other.metrics["energy_per_utterance_gross"].value == pytest.approx(80)
-    assert one.metrics["energy_per_utterance_gross"].note.startswith("external meter")
-    assert one.metrics["mean_power"].value == pytest.approx(80)
+    length_a, length_b = of_kind(record, "length")
+    assert length_a.metrics["energy_per_utterance_gross"].value == pytest.approx(40)
+    assert length_a.metrics["energy_per_utterance_net"].value == pytest.approx(0, abs=1e-6)
+    assert length_b.metrics["energy_per_utterance_gross"].value == pytest.approx(80)
+    assert length_a.metrics["energy_per_utterance_gross"].note.startswith("external meter")
+    assert length_a.metrics["mean_power"].value == pytest.approx(80)
 
 
 @pytest.mark.parametrize(
-    ("gap_at", "seconds", "told"),
+    ("gap_at", "seconds", "reason"),
     [(20, 80, "a gap of 3.5 s"), (None, 12, "outside the meter log")],
 )
 def test_a_log_that_does_not_cover_the_windows_gives_no_energy_and_says_why(
-    gap_at: int | None, seconds: float, told: str, tmp_path: Path
+    gap_at: int | None, seconds: float, reason: str, tmp_path: Path
 ) -> None:
     path = log_of(tmp_path / "meter.csv", 80.0, seconds=seconds, gap_at=gap_at)
     record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(path))
-    notes = [
-        one.metrics["energy_per_utterance_gross"].note
-        for one in stopwav.results(record)
-        if one.params["kind"] == "length"
-    ]
-    assert any(told in note for note in notes)
+    notes = [length.metrics["energy_per_utterance_gross"].note for length in of_kind(record, "length")]
+    assert any(reason in note for note in notes)
     assert command("report", record.path).code == 0
 
 
-def test_a_log_that_is_missing_is_said(tmp_path: Path) -> None:
+def test_a_missing_log_is_a_warning(tmp_path: Path) -> None:
     record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(tmp_path / "none.csv"))
     codes = {warning.code: warning.message for warning in engine(record, "a").warnings}
     assert "none.csv" in codes["meter-log"]
@@ -309,10 +318,10 @@ def test_every_metric_has_a_definition_with_its_unit(tmp_path: Path) -> None:
     record = metered(tmp_path, {name: {"gpu": 60.0, "cpu package": 40.0} for name in ("a", "b")})
     for result in stopwav.results(record):
         for name, estimate in result.metrics.items():
-            found = compare_definition(name)
-            assert found is not None, name
-            assert found.unit == estimate.unit, name
-    assert compare_definition("nothing") is None
+            definition = DEFINITIONS.find(name)
+            assert definition is not None, name
+            assert definition.unit == estimate.unit, name
+    assert DEFINITIONS.find("nothing") is None
 
 
 def test_markdown_csv_and_narrow_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +335,7 @@ def test_markdown_csv_and_narrow_terminals(tmp_path: Path, monkeypatch: pytest.M
     tables = [block.splitlines() for block in markdown.split("\n\n") if block.startswith("|")]
     assert len(tables) == 3
     assert all(
-        one.count("|") == other.count("|") for lines in tables for one, other in pairwise(lines) if other[0] == "|"
+        line.count("|") == after.count("|") for lines in tables for line, after in pairwise(lines) if after[0] == "|"
     )
     rows = list(csv.DictReader(io.StringIO(command("report", record.path, "--csv").stdout)))
     assert {row["metric"] for row in rows if row["name"] == f"{names[0]} 100 frames"} >= {"latency", "rtf"}
@@ -335,6 +344,21 @@ def test_markdown_csv_and_narrow_terminals(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_a_comparison_has_a_card(tmp_path: Path) -> None:
-    record = stopwav.grid("fake", durations=[0.1], batch_sizes=[1], rounds=1, save=tmp_path)
+    record = made_up(tmp_path, twice, frames=[100], rounds=1)
+    record.header.study = "grid"
     with pytest.raises(StopwavError, match="only a run of 'compare' has a card"):
         stopwav.card(record)
+
+
+def test_results_are_computed_once_for_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the tables, the page and the card that both show."""
+    record = made_up(tmp_path, twice, frames=[100, 200], rounds=2)
+    calls: list[Record] = []
+
+    def results(record: Record) -> list[Result]:
+        calls.append(record)
+        return compare_results(record)
+
+    monkeypatch.setattr(compare, "STUDY", replace(compare.STUDY, results=results))
+    assert command("report", record.path, "--html", tmp_path / "page.html").code == 0
+    assert len(calls) == 1

@@ -1,17 +1,16 @@
-"""Short comparisons of scripted engines, and comparisons made up from numbers, for the tests of study and report."""
+"""Short comparisons of scripted engines, and comparisons made up from numbers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-from stopwav.studies.round_pieces import round_to_piece
 
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Piece, Record
 from stopwav.studies.compare.pieces import length_place
-from stopwav.studies.compare.run import CompareSpec, share
+from stopwav.studies.compare.spec import CompareSpec, round_inputs
+from stopwav.studies.stored_rounds import round_to_piece
 
 # The rules of a full plan, small enough for a test.
 FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
@@ -44,20 +43,20 @@ class Tied:
 
 
 def run(engines: Sequence[str], save: Path, **options: Any) -> Record:
-    """A comparison of one round and few inputs, quickly."""
+    """Return a quick comparison: one round, one short length, two inputs."""
     small = {"rounds": 1, "frames": [10], "samples": 2, "plan": FAST}
     return stopwav.compare(engines, save=save, **{**small, **options})
 
 
 def torch_engine(folder: Path) -> str:
-    """The name of an engine with a torch network of known size."""
+    """Return the name of an engine with a torch network of known size."""
     path = folder / "tied.py"
     path.write_text(TORCH_ENGINE)
     return f"{path}:Tied"
 
 
 def info(name: str, **more: Any) -> dict[str, Any]:
-    """What a made-up engine says of itself."""
+    """Return the description of a made-up engine."""
     return {"name": name, "version": "1", "device": "cpu", "notes": [], "parameters": None, "untrained": False, **more}
 
 
@@ -75,7 +74,7 @@ def made_up(
     more: Sequence[Piece] = (),
     **spec: Any,
 ) -> Record:
-    """A run in which engine `name` took `time_s(name, frames, round)`; samples last 100 frames.
+    """Return a run in which engine `name` takes `time_s(name, frames, round)`; samples last 100 frames.
 
     `counted` has the parameters of engines that are torch networks.
     """
@@ -85,7 +84,7 @@ def made_up(
         stopwav="0.1.0",
         study="compare",
         started="2026-01-01T00:00:00Z",
-        spec=full.model_dump(),
+        spec=full.stored(),
         machine={"cpu": "made up", "fingerprint": "f" * 12},
         normaliser={"name": "made up", "version": "1"},
         corpus={
@@ -105,12 +104,12 @@ def made_up(
             record.append(Piece(key=["model", name], status="ok", data=model))
             for index in range(rounds):
                 for frames in full.frames:
-                    one = _round(index, time_s(name, frames, index), own)
-                    record.append(round_to_piece(length_place(name, frames).key(index, 0), one))
-                for place in share(full, index):
-                    took = time_s(name, 100, index)
-                    if isinstance(took, float):
-                        record.append(_sample(name, index, place, header.corpus["inputs"][place], took, errors))
+                    round_ = _round(index, time_s(name, frames, index), own)
+                    record.append(round_to_piece(length_place(name, frames).key(index, 0), round_))
+                for place in round_inputs(full, index):
+                    seconds = time_s(name, 100, index)
+                    if isinstance(seconds, float):
+                        record.append(_sample(name, index, place, header.corpus["inputs"][place], seconds, errors))
         for piece in more:
             record.append(piece)
         record.finish()
@@ -118,8 +117,10 @@ def made_up(
 
 
 def whole(folder: Path, engines: Sequence[str] = ("small", "large"), **options: Any) -> Record:
-    """A run with all that a comparison can have: the first engine has a tenth of the parameters, takes half as long,
-    and gets three times as many words wrong; of a third one every length crashes, and no sample is there.
+    """Return a run with everything that a comparison can have.
+
+    The first engine has a tenth of the parameters, takes half as long, and gets three times as many words wrong; a
+    third one crashes at every length and has no samples.
     """
     frames = [100, 200, 400, 800]
     place = {name: index for index, name in enumerate(engines)}
@@ -153,14 +154,14 @@ def whole(folder: Path, engines: Sequence[str] = ("small", "large"), **options: 
 
 
 def modules(**counts: int) -> dict[str, Any]:
-    """The parameters of a torch network with these modules, as a run stores them."""
+    """Return the parameters of a torch network with these modules, as a run stores them."""
     parts = [{"name": name, "parameters": n, "trainable": n, "bytes": 4 * n} for name, n in counts.items()]
     total = sum(counts.values())
     return {"parameters": total, "trainable": total, "bytes": 4 * total, "modules": parts, "shared": []}
 
 
 def _energy(name: str, frames: int, index: int, joules: float) -> Piece:
-    """A process in which an input takes so many joules in each of three windows, and idling 10 W."""
+    """The piece of a process in which an input takes these joules in each of three windows, and idling 10 W."""
     begin_s = 1.7e9 + 1000.0 * index
     windows = [
         {"begin_s": begin_s + 10 * k, "seconds": 2.0, "iterations": 4, "joules": {"cpu package": 4 * joules}}
@@ -175,17 +176,18 @@ def _utterance(name: str) -> dict[str, Any]:
     return {"id": name, "path": f"{name}.wav", "start_s": 0.0, "end_s": 1.0, "text": WORDS, "words": []}
 
 
-def _round(index: int, took: float | str, engine: dict[str, Any]) -> Round:
-    if isinstance(took, str):
-        return Round(index, took, f"message of {took}")  # type: ignore[arg-type]
-    samples = Samples(2 * took, (took,) * 3, 1, (took,) * 10, (), ({},) * 10, ())
+def _round(index: int, outcome: float | str, engine: dict[str, Any]) -> Round:
+    """A round that took these seconds, or ended with this status."""
+    if isinstance(outcome, str):
+        return Round(index, outcome, f"message of {outcome}")  # type: ignore[arg-type]
+    samples = Samples(2 * outcome, (outcome,) * 3, 1, (outcome,) * 10, (), ({},) * 10, ())
     return Round(index, "ok", load_s=0.5, samples=samples, facts={"engine": engine})
 
 
 def _sample(
-    name: str, index: int, place: int, utterance: str, took_s: float, errors: Callable[[str, int], int]
+    name: str, index: int, place: int, utterance: str, seconds: float, errors: Callable[[str, int], int]
 ) -> Piece:
     words = WORDS.split()
     text = " ".join([*["wrong"] * errors(name, place), *words[errors(name, place) :]])
-    data = {"id": utterance, "seconds": took_s, "audio_s": 1.0, "text": text, "emitted_tokens": None}
+    data = {"id": utterance, "seconds": seconds, "audio_s": 1.0, "text": text, "emitted_tokens": None}
     return Piece(key=["sample", index, name, place], status="ok", data=data)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from stopwav.studies.compare.operations import OUTSIDE, count_multiply_adds  # noqa: E402
-from stopwav.studies.compare.parameters import count_parameters  # noqa: E402
+from stopwav.studies.compare.network_size import OUTSIDE, count_multiply_adds, count_parameters  # noqa: E402
 
 
 class Tied(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -122,7 +121,7 @@ def test_methods_other_than_forward_count_for_the_parts_they_call_and_the_rest_i
     assert counted(network, call, depth=2)[1] == {"decoder": 16, "decoder.inner": 16, OUTSIDE: 30}
 
 
-def test_what_the_counter_cannot_see_is_not_counted() -> None:
+def test_operations_that_the_counter_cannot_see_are_not_counted() -> None:
     network = torch.nn.ModuleDict({"one": torch.nn.Linear(2, 2)})
 
     def replays() -> None:

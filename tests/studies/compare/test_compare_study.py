@@ -1,4 +1,4 @@
-"""The comparison on engines whose times and sizes are known, and what cannot be compared."""
+"""Comparisons of engines whose times and sizes are known, and settings that are refused."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import command
-from compare_runs import FAST, run, torch_engine
+from compare_runs import FAST, made_up, run, torch_engine
 from killed_runs import kill_and_resume
 from metered import unmetered_runner
 
@@ -15,37 +15,39 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.record import Record, Result
 from stopwav.speech.corpus import bundled_corpus
-from stopwav.studies.compare.run import CompareSpec, drawn, share
-from stopwav.studies.compare.run import passes as compare_passes
+from stopwav.studies.compare import passes
+from stopwav.studies.compare.run import draw_inputs
+from stopwav.studies.compare.spec import CompareSpec, round_inputs
 
 SLOW, QUICK = "fake,batch_ms=10,second_ms=40", "fake,batch_ms=5,second_ms=20"
 
 
 def of_kind(record: Record, kind: str) -> list[Result]:
-    return [one for one in stopwav.results(record) if one.params["kind"] == kind]
+    return [result for result in stopwav.results(record) if result.kind == kind]
 
 
 def test_scripted_times_come_back_at_every_length_and_over_the_inputs(tmp_path: Path) -> None:
     record = run([SLOW, QUICK], tmp_path, frames=[20, 50], samples=3)
-    for one in of_kind(record, "length"):
-        batch_ms, second_ms = (10, 40) if one.params["of"] == SLOW else (5, 20)
-        expected_s = (batch_ms + second_ms * one.params["audio_s"]) / 1e3  # type: ignore[operator]
-        latency = one.metrics["latency"].value
+    for result in of_kind(record, "length"):
+        batch_ms, second_ms = (10, 40) if result.params["of"] == SLOW else (5, 20)
+        expected_s = (batch_ms + second_ms * result.params["audio_s"]) / 1e3  # type: ignore[operator]
+        latency = result.metrics["latency"].value
         # Never shorter than the script; longer where the machine is busy with something else.
         assert latency is not None
         assert expected_s <= latency < 50 * expected_s
-        assert one.metrics["rtf"].value == pytest.approx(latency / one.params["audio_s"])  # type: ignore[operator]
-        assert one.metrics["multiply_adds"].note == "not counted: not a torch model"
-        assert "energy_per_utterance_gross" not in one.metrics
-    for one in of_kind(record, "engine"):
-        seconds = 3 * one.metrics["latency_mean"].value  # type: ignore[operator]
-        assert one.metrics["rtf"].value == pytest.approx(seconds / one.params["audio_s"])
-        assert one.metrics["wer"].value == 1.0  # it writes nothing
-        assert one.metrics["latency_p95"].value is None
-        assert one.metrics["latency_p95"].note == "needs 72 events, has 3"
-        assert one.metrics["parameters"].note.startswith("not told")
-        assert one.params["engine"]["name"] == "fake"  # type: ignore[index]
-    assert [one.params["of"] for one in of_kind(record, "law")] == [SLOW, QUICK]
+        assert result.metrics["rtf"].value == pytest.approx(latency / result.params["audio_s"])  # type: ignore[operator]
+        assert result.metrics["multiply_adds"].note == "not counted: not a torch model"
+        assert "energy_per_utterance_gross" not in result.metrics
+    for engine in of_kind(record, "engine"):
+        seconds = 3 * engine.metrics["latency_mean"].value  # type: ignore[operator]
+        assert engine.metrics["rtf"].value == pytest.approx(seconds / engine.params["audio_s"])
+        assert engine.metrics["wer"].value == 1.0  # it writes nothing
+        assert engine.metrics["latency_p95"].value is None
+        assert engine.metrics["latency_p95"].note == "needs 72 events, has 3"
+        assert engine.metrics["parameters"].note == "unknown: the engine reports no parameter count"
+        assert engine.params["engine"]["name"] == "fake"  # type: ignore[index]
+    fits = of_kind(record, "fit")
+    assert [(fit.params["kind"], fit.params["of"]) for fit in fits] == [("law", SLOW), ("law", QUICK)]
 
 
 def test_a_torch_engine_has_parameters_operations_and_tokens(tmp_path: Path) -> None:
@@ -77,9 +79,9 @@ def test_a_torch_engine_has_parameters_operations_and_tokens(tmp_path: Path) -> 
     assert "untrained" in printed
 
 
-def test_engines_take_turns_and_the_inputs_are_dealt_out_over_the_rounds(tmp_path: Path) -> None:
+def test_engines_alternate_and_the_inputs_are_divided_among_the_rounds(tmp_path: Path) -> None:
     record = run(["fake", "fake"], tmp_path, frames=[10, 20], samples=5, rounds=2)
-    assert [one.name for one in of_kind(record, "engine")] == ["fake", "fake#2"]
+    assert [engine.name for engine in of_kind(record, "engine")] == ["fake", "fake#2"]
     samples = [piece.key for piece in record.pieces if piece.key[0] == "sample"]
     assert [(key[1], key[3], key[2]) for key in samples] == [
         (0, 0, "fake"), (0, 0, "fake#2"), (0, 2, "fake#2"), (0, 2, "fake"), (0, 4, "fake"), (0, 4, "fake#2"),
@@ -88,8 +90,8 @@ def test_engines_take_turns_and_the_inputs_are_dealt_out_over_the_rounds(tmp_pat
     lengths = [piece.key for piece in record.pieces if piece.key[0] == "length"]
     assert len(lengths) == 8
     corpus = record.header.corpus
-    assert [one["id"] for one in corpus["utterances"]] == corpus["inputs"]
-    # Of the whole corpus, however few of it are taken.
+    assert [utterance["id"] for utterance in corpus["utterances"]] == corpus["inputs"]
+    # The digest is of the whole corpus, however few inputs are drawn.
     assert corpus["digest"] == bundled_corpus().digest
     for frames in (10, 20):
         assert [key[2] for key in lengths if key[3] == frames] == ["fake", "fake#2", "fake#2", "fake"]
@@ -98,16 +100,16 @@ def test_engines_take_turns_and_the_inputs_are_dealt_out_over_the_rounds(tmp_pat
 
 def test_inputs_are_drawn_from_the_whole_corpus_and_again_where_it_has_fewer(tmp_path: Path) -> None:
     corpus = bundled_corpus().utterances
-    inputs = drawn(corpus, 100, 0)
+    inputs = draw_inputs(corpus, 100, 0)
     assert len(inputs) == 100
     assert set(inputs[:24]) == set(corpus) == set(inputs[24:48])
     assert inputs[:24] != inputs[24:48]
-    assert drawn(corpus, 100, 0) == inputs != drawn(corpus, 100, 1)
+    assert draw_inputs(corpus, 100, 0) == inputs != draw_inputs(corpus, 100, 1)
     spec = CompareSpec(engines=["fake"], samples=10, rounds=3)
-    assert sorted(place for index in range(3) for place in share(spec, index)) == list(range(10))
+    assert sorted(place for index in range(3) for place in round_inputs(spec, index)) == list(range(10))
 
 
-def test_few_utterances_and_other_languages_are_said(tmp_path: Path, tiny_corpus) -> None:  # type: ignore[no-untyped-def]
+def test_few_utterances_and_other_languages_are_warnings(tmp_path: Path, tiny_corpus) -> None:  # type: ignore[no-untyped-def]
     engine = tmp_path / "speaks.py"
     engine.write_text(
         "from stopwav import EngineInfo\n"
@@ -122,9 +124,9 @@ def test_few_utterances_and_other_languages_are_said(tmp_path: Path, tiny_corpus
     record = run(names, tmp_path, corpus=str(tiny_corpus(count=2)), samples=4)
     first, second = of_kind(record, "engine")
     codes = {warning.code: warning.message for warning in first.warnings}
-    assert "2 utterances: 4 samples take each 2 times" in codes["samples-repeat"]
+    assert "2 utterances: 4 samples use each 2 times" in codes["samples-repeat"]
     assert "different languages" in codes["languages"]
-    # Another sample rate is nobody's fault, and what is right is no error.
+    # Another sample rate is no error.
     assert (first.metrics["wer"].value, second.metrics["wer"].value) == (0.0, 0.0)
 
 
@@ -140,16 +142,16 @@ def test_a_length_that_fails_is_recorded_and_the_others_stand(tmp_path: Path) ->
         "        return ['']\n"
     )
     record = run([f"{engine}:Short", "fake"], tmp_path, frames=[10, 30], rounds=2)
-    taken = {(str(piece.key[2]), piece.key[1]): piece for piece in record.pieces if piece.key[3:] == [30, 0]}
-    assert [taken[f"{engine}:Short", index].status for index in (0, 1)] == ["error", "skipped"]
-    assert taken[f"{engine}:Short", 1].message.startswith("not tried again after round 0: ")
-    assert [taken["fake", index].status for index in (0, 1)] == ["ok", "ok"]
-    statuses = {(one.params["of"], one.params["frames"]): one for one in of_kind(record, "length")}
-    failed = statuses.pop((f"{engine}:Short", 30))
+    rounds = {(str(piece.key[2]), piece.key[1]): piece for piece in record.pieces if piece.key[3:] == [30, 0]}
+    assert [rounds[f"{engine}:Short", index].status for index in (0, 1)] == ["error", "skipped"]
+    assert rounds[f"{engine}:Short", 1].message.startswith("not tried again after round 0: ")
+    assert [rounds["fake", index].status for index in (0, 1)] == ["ok", "ok"]
+    lengths = {(result.params["of"], result.params["frames"]): result for result in of_kind(record, "length")}
+    failed = lengths.pop((f"{engine}:Short", 30))
     assert failed.status == "error"
     assert failed.warnings[0].code == "cell-error"
     assert "longer than this model allows" in failed.warnings[0].message
-    assert {one.status for one in statuses.values()} == {"ok"}
+    assert {result.status for result in lengths.values()} == {"ok"}
     done = command("report", record.path)
     assert done.code == 1
     assert "error" in done.stdout
@@ -167,11 +169,11 @@ def test_an_engine_that_never_loads_leaves_the_other_one(tmp_path: Path) -> None
     record = run([f"{engine}:Broken", "fake"], tmp_path)
     broken, good = of_kind(record, "engine")
     assert (broken.status, good.status) == ("error", "ok")
-    (told,) = (warning.message for warning in broken.warnings if "no model file" in warning.message)
-    assert told.startswith("the engine did not load: ")
-    # What could not be loaded to be looked at is not tried again.
+    (message,) = (warning.message for warning in broken.warnings if "no model file" in warning.message)
+    assert message.startswith("the engine did not load: ")
+    # An engine that does not load to be described is not tried again.
     assert sum(f"{engine}:Broken" in piece.key for piece in record.pieces) == 1
-    assert {one.status for one in of_kind(record, "length") if one.params["of"] != "fake"} == {"error"}
+    assert {result.status for result in of_kind(record, "length") if result.params["of"] != "fake"} == {"error"}
     done = command("report", record.path)
     assert done.code == 1
     assert "no model file" in done.stdout
@@ -179,14 +181,14 @@ def test_an_engine_that_never_loads_leaves_the_other_one(tmp_path: Path) -> None
 
 
 def test_one_engine_alone_has_a_card_without_verdicts(tmp_path: Path) -> None:
-    record = run(["fake"], tmp_path)
+    record = made_up(tmp_path, lambda *_: 0.1, engines=["fake"], frames=[10], rounds=1)
     card = stopwav.card(record)
     assert (card.verdicts, card.by_length) == ((), ())
     assert "Verdicts" not in command("report", record.path).stdout
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"engines": ["fkae"]}, "did you mean 'fake'"),
         ({"engines": []}, "--engines"),
@@ -196,32 +198,34 @@ def test_one_engine_alone_has_a_card_without_verdicts(tmp_path: Path) -> None:
         ({"rounds": 0}, "--rounds"),
         ({"corpus": "nowhere"}, "nowhere"),
         ({"expect": ["nonsense"]}, "'nonsense': no hypothesis; write ENGINE RELATION ENGINE"),
-        ({"expect": ["fake faster vosk"]}, "'vosk' is no engine of this run; there are fake, fake,batch_ms=1"),
+        ({"expect": ["fake faster vosk"]}, "'vosk' is not an engine of this run; there are fake, fake,batch_ms=1"),
         ({"expect": ["fake faster fake"]}, "with itself"),
         ({"expect": ["fake faster fake,batch_ms=1 at 7 frames"]}, "not known at 7 frames"),
         ({"expect": ["fake smaller fake,batch_ms=1 at 10 frames"]}, "not known at 10 frames"),
     ],
 )
-def test_what_cannot_be_measured_is_said_before_anything_is(
-    options: dict[str, object], told: str, tmp_path: Path
+def test_wrong_settings_are_refused_before_anything_is_measured(
+    options: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     given = {"engines": ["fake", "fake,batch_ms=1"], "frames": [10], "plan": FAST, **options}
     with pytest.raises(StopwavError) as error:
         stopwav.compare(save=tmp_path, **given)  # type: ignore[arg-type]
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_a_meter_log_in_no_folder_is_refused_and_one_that_never_came_is_the_reason_for_no_energy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare_passes, "EngineRunner", unmetered_runner)
+    monkeypatch.setattr(passes, "EngineRunner", unmetered_runner)
     with pytest.raises(StopwavError, match="there is no folder"):
         run(["fake"], tmp_path, meter_csv=tmp_path / "nowhere" / "meter.csv")
     record = run(["fake"], tmp_path, meter_csv=tmp_path / "meter.csv", energy_time_s=0.1, rounds=1)
-    (one,) = of_kind(record, "engine")
-    assert "meter.csv" in one.metrics["energy_per_audio_s_gross"].note
-    assert one.metrics["energy_per_audio_s_gross"].note.startswith("no meter: ")
+    (engine,) = of_kind(record, "engine")
+    energy = engine.metrics["energy_per_audio_s_gross"]
+    assert (energy.value, energy.code) == (None, "no-meter")
+    assert energy.note.startswith("no meter: ")
+    assert "meter.csv" in energy.note
 
 
 def test_a_meter_log_of_another_unit_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
@@ -232,18 +236,19 @@ def test_a_meter_log_of_another_unit_is_refused_before_anything_is_measured(tmp_
 
 
 def test_json_follows_the_form_of_every_study(tmp_path: Path) -> None:
-    record = run(["fake", SLOW], tmp_path, expect=[f"{SLOW} slower than fake"])
+    engines, expected = ["fake", SLOW], [f"{SLOW} slower than fake"]
+    record = made_up(tmp_path, lambda *_: 0.1, engines=engines, frames=[10], rounds=1, expect=expected)
     printed = json.loads(command("report", record.path, "--json").stdout)
     assert printed["study"] == "compare"
-    assert {one["params"]["kind"] for one in printed["results"]} == {"engine", "length"}
+    assert {result["params"]["kind"] for result in printed["results"]} == {"engine", "length"}
     assert set(printed["results"][0]["metrics"]["rtf"]) == {"value", "low", "high", "n", "unit", "note"}
     card = printed["card"]
     assert set(card) == {"engines", "verdicts", "by_length", "pareto", "expectations"}
-    assert {(one["of"], one["against"], one["metric"]) for one in card["verdicts"]} == {
+    assert {(verdict["of"], verdict["against"], verdict["metric"]) for verdict in card["verdicts"]} == {
         (SLOW, "fake", metric) for metric in ("parameters", "latency_mean", "wer")
     }
-    # One round a side gives no verdict.
-    assert [one["judgement"] for one in card["expectations"]] == ["undecided"]
+    # One round per engine gives no verdict.
+    assert [expectation["judgement"] for expectation in card["expectations"]] == ["undecided"]
 
 
 SCRIPT = """
@@ -263,30 +268,35 @@ def test_a_run_that_is_killed_and_resumed_holds_each_piece_once(tmp_path: Path) 
     assert counts == {"model": 2, "operations": 4, "length": 8, "sample": 8}
 
 
-def begun(record: Record, old: str, new: str) -> None:
-    """The run as one that was killed before its end, with something else in the first line that has the old text."""
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A comparison of an engine with itself."""
+    return run(["fake", "fake"], tmp_path_factory.mktemp("finished"))
+
+
+def unfinished(record: Record, folder: Path, old: str, new: str) -> None:
+    """Write a copy of the run that was killed before its end, with its first old text replaced."""
     lines = record.path.read_text().splitlines(keepends=True)[:-1]
     place = next(number for number, line in enumerate(lines) if old in line)
     lines[place] = lines[place].replace(old, new)
-    record.path.write_text("".join(lines))
+    (folder / record.path.name).write_text("".join(lines))
 
 
-def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(tmp_path: Path) -> None:
-    first = run(["fake", "fake"], tmp_path)
-    begun(first, '"throttled":false', '"throttled":true')
+def test_a_run_killed_before_a_throttled_round_was_repeated_repeats_it(finished: Record, tmp_path: Path) -> None:
+    unfinished(finished, tmp_path, '"throttled":false', '"throttled":true')
     record = run(["fake", "fake"], tmp_path, resume=True)
-    assert record.path == first.path
+    assert record.path == tmp_path / finished.path.name
     assert record.complete
-    assert [piece.key for piece in record.pieces[len(first.pieces) :]] == [["length", 0, "fake", 10, 1]]
+    assert [piece.key for piece in record.pieces[len(finished.pieces) :]] == [["length", 0, "fake", 10, 1]]
 
 
-def test_a_run_that_was_tampered_with_is_not_gone_on_with(tmp_path: Path) -> None:
-    begun(run(["fake", "fake"], tmp_path), '"samples":{"first_s"', '"samples":{"frist_s"')
+def test_a_run_that_was_tampered_with_is_not_resumed(finished: Record, tmp_path: Path) -> None:
+    unfinished(finished, tmp_path, '"samples":{"first_s"', '"samples":{"frist_s"')
     with pytest.raises(StopwavError, match=r"a round of length \('fake', 10\) .*KeyError.*without --resume"):
         run(["fake", "fake"], tmp_path, resume=True)
 
 
-def test_a_plan_file_can_name_it_and_is_told_how_long_it_takes(tmp_path: Path) -> None:
+def test_a_plan_file_can_name_it_and_has_a_forecast(tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         "studies:\n  - compare:\n      engines: [fake, pocketsphinx]\n      frames: 100,200\n      quick: true\n"
@@ -300,7 +310,7 @@ def test_a_plan_file_can_name_it_and_is_told_how_long_it_takes(tmp_path: Path) -
     assert command("run", "--check", tmp_path / "compare.yaml").code == 0
 
 
-def test_two_real_recognisers_on_one_card(tmp_path: Path) -> None:
+def test_two_real_recognisers_are_compared(tmp_path: Path) -> None:
     pytest.importorskip("moonshine_voice")
     pytest.importorskip("pocketsphinx")
     corpus = tmp_path / "corpus"
@@ -308,22 +318,24 @@ def test_two_real_recognisers_on_one_card(tmp_path: Path) -> None:
     shortest = sorted(bundled_corpus().utterances, key=lambda utterance: utterance.words[-1].end_s)[:3]
     for utterance in shortest:
         shutil.copy(utterance.path, corpus)
-    (corpus / "transcripts.txt").write_text("".join(f"{one.path.stem} {one.text}\n" for one in shortest))
+    (corpus / "transcripts.txt").write_text(
+        "".join(f"{utterance.path.stem} {utterance.text}\n" for utterance in shortest)
+    )
     record = run(["pocketsphinx", "moonshine"], tmp_path, corpus=corpus, frames=[100], samples=3)
     sphinx, moonshine = of_kind(record, "engine")
-    for one in (sphinx, moonshine):
-        assert one.status == "ok"
-        assert 0 <= one.metrics["wer"].value <= 1  # type: ignore[operator]
-        assert one.metrics["latency_mean"].value > 0  # type: ignore[operator]
+    for engine in (sphinx, moonshine):
+        assert engine.status == "ok"
+        assert 0 <= engine.metrics["wer"].value <= 1  # type: ignore[operator]
+        assert engine.metrics["latency_mean"].value > 0  # type: ignore[operator]
     assert not any(warning.code == "languages" for warning in sphinx.warnings)
     printed = command("report", record.path).stdout
     assert "A  pocketsphinx" in printed
-    assert "WER, percent" in printed
-    assert "Pareto set in word errors, pace" in printed
+    assert "WER, %" in printed
+    assert "Pareto front in WER, RTF" in printed
 
 
 def test_the_run_file_is_as_described(tmp_path: Path) -> None:
-    described = (Path(__file__).parents[2] / "docs" / "reference" / "run-file.md").read_text()
+    described = (Path(__file__).parents[3] / "docs" / "reference" / "run-file.md").read_text()
 
     def keys(kind: str) -> set[str]:
         section = described.partition(f"### {kind}\n")[2].partition("\n#")[0]

@@ -1,4 +1,4 @@
-"""One engine over inputs: one that dies is started again, one that only fails is kept, one that keeps dying is not."""
+"""An engine that dies is started again, one that only fails keeps its process, one that keeps dying is given up."""
 
 from pathlib import Path
 
@@ -41,11 +41,11 @@ def test_an_engine_that_fails_on_every_input_is_loaded_once_for_them(odd, tmp_pa
     engine = odd("assert seconds < 0.2, 'too long'")
     record = run([engine], tmp_path, corpus=str(tiny_corpus()), samples=3)
     assert statuses(record) == ["error"] * 3
-    # Once each for what it is, for its one length, and for the inputs.
+    # Once each for its description, for its one length, and for the inputs.
     assert (tmp_path / "loads").read_text() == "..."
-    one = stopwav.results(record)[0]
-    assert one.status == "error"
-    assert "too long" in next(w.message for w in one.warnings if w.code == "sample-error")
+    result = stopwav.results(record)[0]
+    assert result.status == "error"
+    assert "too long" in next(w.message for w in result.warnings if w.code == "sample-error")
 
 
 def test_an_engine_that_dies_on_every_input_is_given_up(odd, tmp_path: Path, tiny_corpus) -> None:  # type: ignore[no-untyped-def]
