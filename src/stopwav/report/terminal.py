@@ -121,9 +121,8 @@ def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
     widths = _widths(table, short)
     start = named
     while start < len(widths):
-        end, room = start + 1, width - sum(widths[:named]) - GAP * named - widths[start]
-        while end < len(widths) and room - GAP - widths[end] >= 0:
-            room -= GAP + widths[end]
+        end = start + 1
+        while end < len(widths) and _room([*widths[:named], *widths[start : end + 1]], width) >= 0:
             end += 1
         yield _chosen(table, [*range(named), *range(start, end)]), short
         start = end
