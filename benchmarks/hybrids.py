@@ -17,11 +17,12 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from stopwav.report.compare_markdown import compare_markdown
+
 from stopwav import Plan, card, compare, results
 from stopwav.record import Record, Result
-from stopwav.report.compare_markdown import compare_markdown
 from stopwav.report.markdown import table_text
-from stopwav.report.numbers import format_value
+from stopwav.report.text import format_value
 from stopwav.stats import Estimate
 
 # The published relation of seconds per utterance on an edge board, LSTM against Conformer.

@@ -35,8 +35,8 @@ class Worker:
     _deaths: int = 0
     _given_up: Outcome | None = None
 
-    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
-        """Return the outcome of a call; of a subject that was given up, why."""
+    def load(self) -> Outcome:
+        """Start the process unless it runs, and return how loading ended; of a subject that was given up, why."""
         if self._given_up is not None:
             return self._given_up
         if self._process is None:
@@ -51,6 +51,13 @@ class Worker:
                     last_words=loaded.last_words,
                 )
                 return self._given_up
+        return Outcome("ok")
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
+        """Return the outcome of a call; of a subject that was given up, why."""
+        loaded = self.load()
+        if not loaded.ok or self._process is None:
+            return loaded
         outcome = self._process.call(method, *arguments, time_limit_s=time_limit_s)
         self._count_deaths(outcome)
         return outcome

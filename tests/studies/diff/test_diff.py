@@ -19,8 +19,8 @@ import stopwav
 from stopwav.cli.diff import parse_threshold
 from stopwav.report.document import Document
 from stopwav.report.markdown import render_markdown
-from stopwav.report.plain import plain
 from stopwav.report.terminal import print_document
+from stopwav.report.text import plain
 from stopwav.stats.change import Change, answer_all, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.diff.diff import Diff
 from stopwav.studies.diff.document import diff_document

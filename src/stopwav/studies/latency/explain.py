@@ -194,7 +194,7 @@ def _ask(pair: _Pair, metric: RoundMetric) -> Question:
     for values in (a, b):
         if isinstance(values, Missing):
             return ask_nothing(metric.name, metric.unit, DEFAULT_THRESHOLD, values.reason, values.code)
-    return ask_ratio(metric.name, metric.unit, metric.sort, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
+    return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
 
 
 def _ask_wer(pair: _Pair) -> Question:
