@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from command_line import Done, command
 
-from stopwav.studies.study import STUDIES
+from stopwav.studies.spec import flag_of
+from stopwav.studies.study import LISTED, find_study
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -52,16 +53,16 @@ def test_a_study_that_fails_does_not_stop_the_rest(plan: Path) -> None:
     assert second["run"] is None
     assert second["results"] == []
     assert "nowhere" in second["error"]
-    for one in (first, third):
-        assert set(one) == {"study", "run", "results"}
-        (result,) = one["results"]
+    for run in (first, third):
+        assert set(run) == {"study", "run", "results"}
+        (result,) = run["results"]
         assert (result["status"], result["params"]["rounds"]) == ("ok", 1)
-        assert (plan.parent / one["run"]).is_file()
+        assert (plan.parent / run["run"]).is_file()
     assert first["run"] != third["run"]
 
     # What is finished is kept, and what failed is tried again.
     again = json.loads(stopwav(plan.parent, "run", plan, "--rounds", 1, "--resume", "--no-html", "--json").stdout)
-    assert [one["run"] for one in again["runs"]] == [first["run"], None, third["run"]]
+    assert [run["run"] for run in again["runs"]] == [first["run"], None, third["run"]]
 
     # The measured runs are what the next estimate is based on.
     (checked, *_) = json.loads(stopwav(plan.parent, "run", "--check", plan, "--json").stdout)["cells"]
@@ -81,7 +82,7 @@ def test_the_tables_of_all_runs_are_printed_with_the_path_of_each(plan: Path) ->
 def test_nothing_measured_is_another_exit_code(plan: Path) -> None:
     done = stopwav(plan.parent, "run", plan, "--set", "engine=pocketsphynx", "--json")
     assert done.code == 2
-    assert [one["run"] for one in json.loads(done.stdout)["runs"]] == [None] * 3
+    assert [run["run"] for run in json.loads(done.stdout)["runs"]] == [None] * 3
     assert "did you mean 'pocketsphinx'?" in done.stderr
 
 
@@ -117,22 +118,25 @@ def test_an_error_in_the_file_is_one_line_and_nothing_is_run(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", LISTED)
 def test_the_starter_file_of_every_study_passes_the_check(study: str, tmp_path: Path) -> None:
     done = stopwav(tmp_path, "init", study)
     assert done.code == 0, done.stderr
     path = tmp_path / f"{study}.yaml"
     text = path.read_text()
-    for key in STUDIES[study].keys():  # noqa: SIM118
+    spec, example = find_study(study).spec, find_study(study).example
+    keys = [flag_of(setting) for setting in spec.options()]
+    for key in keys:
         assert f" {key}: " in text
     # As it is, and with every setting at the default that it shows.
-    for content in (text, "\n".join(_uncommented(text, STUDIES[study].keys()))):
+    for content in (text, "\n".join(_uncommented(text, keys))):
         path.write_text(content)
         checked = stopwav(tmp_path, "run", "--check", path, "--json")
         assert checked.code == 0, checked.stderr
-        (cell,) = json.loads(checked.stdout)["cells"]
-        assert cell["study"] == study
-        assert cell["settings"] == STUDIES[study].settings(**STUDIES[study].example).model_dump(mode="json")
+        (run,) = json.loads(checked.stdout)["cells"]
+        assert set(run) == {"study", "where", "settings", "estimate", "problems"}
+        assert run["study"] == study
+        assert run["settings"] == spec(**example).model_dump(mode="json", include=set(spec.options()))
 
     refused = stopwav(tmp_path, "init", study)
     assert refused.code == 2
@@ -154,7 +158,7 @@ def test_init_of_an_unknown_study_names_the_nearest_or_those_there_are(tmp_path:
     assert "unknown study 'latncy': did you mean 'latency'?" in done.stderr
     done = stopwav(tmp_path, "init", "zzz")
     assert done.code == 2
-    assert f"unknown study 'zzz': there are {', '.join(STUDIES)}" in done.stderr
+    assert f"unknown study 'zzz': there are {', '.join(LISTED)}" in done.stderr
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
