@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
@@ -188,14 +186,3 @@ def test_init_writes_through_a_link_and_into_a_pipe(tmp_path: Path) -> None:
         assert stopwav(tmp_path, "init", "grid", pipe, "--force").code == 0
         assert "grid:" in read.result(60)
     assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_without_the_signs_still_gets_the_table(encoding: str, tmp_path: Path) -> None:
-    path = str(Path(sys.executable).with_name("stopwav"))
-    command = [path, "grid", "fake", "--durations", "0.1", "--batch-sizes", "1", "--quick", "--no-html"]
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert b"Times faster than real time" in done.stdout
-    assert b"interval within one process" in b" ".join(done.stdout.split())
