@@ -221,6 +221,8 @@ def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
 
 # Engines are told apart by their settings, which stand at the end of a name.
 LONGEST_NAME = 100
+# Beyond these a reason or a line of a list, and a note or a finding, are cut in every medium.
+LONGEST_LINE, LONGEST_NOTE = 600, 1000
 
 
 @dataclass(frozen=True)

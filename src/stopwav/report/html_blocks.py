@@ -11,6 +11,8 @@ from markupsafe import Markup
 from stopwav.report.assets import pack, template
 from stopwav.report.chart import Chart
 from stopwav.report.document import (
+    LONGEST_LINE,
+    LONGEST_NOTE,
     Block,
     Cell,
     Document,
@@ -73,6 +75,8 @@ def draw_blocks(document: Document, charts: Mapping[str, Chart], prefix: str) ->
         number=lambda cell: _number(cell, document, notes),
         ink=engine_ink,
         plain=plain,
+        longest_line=LONGEST_LINE,
+        longest_note=LONGEST_NOTE,
         label=_label,
         batch=BATCH,
     )
@@ -94,6 +98,8 @@ def _parts(table: Table) -> list[Table]:
     if not any(row.heading for row in table.rows):
         return [table]
     groups: list[tuple[Row, list[Row]]] = []
+    if not table.rows[0].heading:
+        groups.append((Row((Cell(table.columns[0].heading),), heading=True), []))
     for row in table.rows:
         if row.heading:
             groups.append((row, []))

@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stopwav.record import Header, Result
-from stopwav.report.document import Block, Document, Lines, Missing, Note, Table, footnotes, shown
+from stopwav.report.document import (
+    LONGEST_LINE,
+    LONGEST_NOTE,
+    Block,
+    Document,
+    Lines,
+    Missing,
+    Note,
+    Table,
+    footnotes,
+    shown,
+)
 from stopwav.report.provenance import machine_line, measured_line
 from stopwav.report.text import DASH, format_interval, plain
 
@@ -20,7 +31,7 @@ _MARKUP = re.compile(
 # `@name` calls a person and `#1` an issue, even where the sign is a reference; a comment between them hushes both.
 _CALLS = ("@", "#")
 # A number with its interval does nothing in a cell, and is for people to read in the source as well.
-_NUMBER = re.compile(r"[\w.,–+ %≥×✗?()-]*(\[[\d.– to-]*\])?[\w ✗?]*")
+_NUMBER = re.compile(r"(?!.*(_|www\.))[\w.,–+ %≥×✗?()-]{0,60}(\[[\d.– to-]{0,40}\])?[\w ✗?]{0,20}", re.IGNORECASE)
 # As wide as an indentation can be in a cell of a table.
 INDENT = "&nbsp;&nbsp;"
 
@@ -28,12 +39,12 @@ INDENT = "&nbsp;&nbsp;"
 def render_markdown(document: Document, *, every_metric: bool = False) -> str:
     """Return the document: findings first, then its blocks, warnings, and where it comes from."""
     parts = [f"### stopwav: {escape(document.title)}"]
-    parts.append("\n".join(f"- {escape(finding, 1000)}" for finding in document.findings))
+    parts.append("\n".join(f"- {escape(finding, LONGEST_NOTE)}" for finding in document.findings))
     parts += [_block(block) for block in shown(document.blocks, "markdown")]
     measured = [result for result in document.measured if result.metrics]
     if every_metric and measured:
         parts.append(_metrics(measured))
-    parts.append("\n".join(f"- ⚠ **{escape(note.code)}** {escape(note.text)}" for note in footnotes(document.warned)))
+    parts.append("\n".join(f"- ⚠ {_bold(note.code)} {escape(note.text)}" for note in footnotes(document.warned)))
     if document.record is not None:
         parts.append(origin(document.record.header))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -56,6 +67,11 @@ def image(title: str, path: str) -> str:
     return f"![{escape(title)}]({quote(path)})\n"
 
 
+def _bold(text: str) -> str:
+    # Asterisks beside a space, or beside each other, make nothing bold.
+    return f"**{stripped}**" if (stripped := escape(text).strip()) else ""
+
+
 def _reference(match: re.Match[str]) -> str:
     hush = "<!-- -->" if match[0] in _CALLS else ""
     return f"&#{ord(match[0])};{hush}"
@@ -65,11 +81,11 @@ def _block(block: Block) -> str:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Lines):
-        return "\n".join([f"{escape(block.title)}:", "", *(f"- {escape(line)}" for line in block.lines)])
+        return "\n".join([f"{escape(block.title)}:", "", *(f"- {escape(line, LONGEST_LINE)}" for line in block.lines)])
     if isinstance(block, Note):
-        return escape(block.text, 1000)
+        return escape(block.text, LONGEST_NOTE)
     if isinstance(block, Missing) and block.reasons:
-        lines = [f"- {escape(reason)}" for reason in block.reasons]
+        lines = [f"- {escape(reason, LONGEST_LINE)}" for reason in block.reasons]
         summary = "<details><summary>Numbers and intervals that are missing, and why</summary>"
         return "\n".join([summary, "", *lines, "", "</details>"])
     return ""
@@ -79,15 +95,19 @@ def _table(table: Table) -> str:
     rows = []
     for row in table.rows:
         if row.heading:
-            rows.append([f"**{escape(row.cells[0].text)}**", *[""] * (len(table.columns) - 1)])
+            rows.append([_bold(row.cells[0].text), *[""] * (len(table.columns) - 1)])
         else:
             first, *others = (_cell(cell.text) for cell in row.cells)
             rows.append([INDENT * row.depth + first, *others])
-    title = [f"**{escape(table.title)}**"] if table.title else []
+    title = [_bold(table.title)] if table.title else []
     headings = [escape(column.heading, LONGEST_NAME) for column in table.columns]
     aligned = [column.align for column in table.columns]
     return "\n\n".join(
-        [*title, table_text(headings, aligned, rows), *(f"<sub>{escape(n, 600)}</sub>" for n in table.notes)]
+        [
+            *title,
+            table_text(headings, aligned, rows),
+            *(f"<sub>{escape(note, LONGEST_LINE)}</sub>" for note in table.notes),
+        ]
     )
 
 

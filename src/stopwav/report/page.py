@@ -13,7 +13,7 @@ from markupsafe import Markup
 from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.chart import Chart, chart_script
-from stopwav.report.document import Document, footnotes
+from stopwav.report.document import LONGEST_NOTE, Document, footnotes
 from stopwav.report.html_blocks import Drawn, draw_blocks
 from stopwav.report.palette import css_variables
 from stopwav.report.provenance import facts
@@ -62,7 +62,8 @@ def _context(index: int, section: PageSection, drawn: Drawn) -> dict[str, Any]:
         "facts": [] if document.record is None else facts(document.record),
         # A number stays on one line with its unit.
         "findings": [
-            plain(finding, 1000).replace(" %", "\u00a0%").replace(" s ", "\u00a0s ") for finding in document.findings
+            plain(finding, LONGEST_NOTE).replace(" %", "\u00a0%").replace(" s ", "\u00a0s ")
+            for finding in document.findings
         ],
         "footnotes": footnotes(document.warned),
         "html": drawn.html,

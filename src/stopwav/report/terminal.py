@@ -15,7 +15,9 @@ from rich.text import Text
 
 from stopwav.record import Result
 from stopwav.report.document import (
+    LONGEST_LINE,
     LONGEST_NAME,
+    LONGEST_NOTE,
     Block,
     Cell,
     Column,
@@ -55,7 +57,7 @@ def print_document(document: Document, console: Console, *, every_metric: bool =
                 _print_table(metrics_table(result), console)
     print_warnings(document.warned, console)
     for finding in document.findings:
-        console.print(Text(plain(finding, 1000), style="bold"))
+        console.print(Text(plain(finding, LONGEST_NOTE), style="bold"))
 
 
 def print_warnings(results: Sequence[Result], console: Console) -> None:
@@ -89,13 +91,13 @@ def _print_block(block: Block, console: Console) -> None:
     elif isinstance(block, Lines):
         console.print(Text(f"\n{plain(block.title)}", style="bold"))
         for line in block.lines:
-            console.print(Text(f"  {plain(line)}"))
+            console.print(Text(f"  {plain(line, LONGEST_LINE)}"))
         console.print()
     elif isinstance(block, Note):
-        console.print(Text(plain(block.text), style="dim" if block.quiet else ""))
+        console.print(Text(plain(block.text, LONGEST_NOTE), style="dim" if block.quiet else ""))
     elif isinstance(block, Missing):
         for reason in block.reasons:
-            console.print(Text(f"{DASH}  {plain(reason)}", style="dim"))
+            console.print(Text(f"{DASH}  {plain(reason, LONGEST_LINE)}", style="dim"))
         if block.reasons:
             console.print()
 
@@ -110,7 +112,7 @@ def _print_table(table: Table, console: Console) -> None:
         drawn = Segments(console.render(_rich_table(part, short, console.width), room))
         console.print(drawn, soft_wrap=True, end="")
     for note in table.notes:
-        console.print(Text(plain(note), style="dim"))
+        console.print(Text(plain(note, LONGEST_LINE), style="dim"))
 
 
 def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
