@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from stopwav import Plan, compare
 from stopwav.record import Record, Result
@@ -57,6 +58,7 @@ def main() -> None:
     for weight in chosen.weights.split(","):
         record = measured(weight, chosen)
         run = StudyRun(record)
+        summary: Any = run.extras["card"]
         print(render_markdown(run.document(Detail())), flush=True)
         lengths += [(weight, result) for result in run.results if result.kind == "length"]
         slower = (expected for expected in summary.expectations if " slower " in expected.text)
