@@ -12,8 +12,7 @@ from shown_runs import printed, study_run
 from stored_runs import FAILURES, HOSTILE, REAL, found_in
 
 from stopwav.errors import Caution
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 from stopwav.studies.latency.shown_metrics import definition_of
 

@@ -63,11 +63,12 @@ class Definitions:
 
     def find(self, metric: str) -> Definition | None:
         """Return the definition of a metric by its name in a result, percentile suffix and all."""
-        percentile = _PERCENTILE.fullmatch(metric)
+        listed = self._listed(metric)
+        percentile = _PERCENTILE.fullmatch(metric) if listed is None else None
         if percentile is None:
-            known = self._named(metric)
+            known = listed or self.derive(metric)
             return None if known is None or known.percentiles else known
-        family = self._named(percentile["family"])
+        family = self._listed(percentile["family"]) or self.derive(percentile["family"])
         if family is None or not family.percentiles:
             return None
         return replace(family, title=f"{family.title}, P{percentile['percent']}")
@@ -96,6 +97,5 @@ class Definitions:
             return definition.rests_on_word_times
         return code.startswith(_GENERAL_CODES) or definition.rests_on_speed
 
-    def _named(self, metric: str) -> Definition | None:
-        listed = (group[metric] for group in self.groups.values() if metric in group)
-        return next(listed, None) or self.derive(metric)
+    def _listed(self, metric: str) -> Definition | None:
+        return next((group[metric] for group in self.groups.values() if metric in group), None)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from stopwav.record import Header
 from stopwav.report.document import Cell, Column, Detail, Document, Note, Row, Source, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, missing
 from stopwav.report.page import PageSection
 from stopwav.report.provenance import fingerprint
+from stopwav.report.text import DASH, format_bytes, format_interval, missing
 from stopwav.studies.definition import Definition
 from stopwav.studies.study import StudyRun
 
@@ -35,7 +35,11 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
     headlines = _headlines(runs)
     rows = [row for index, run in enumerate(runs) for row in _rows(index, run, headlines)]
     absent = [run.record.path.stem for run in runs if run.study.followed is None]
-    columns = (Column("run", "left"), Column("engine", "left"), *(Column(one.headline) for one in headlines.values()))
+    columns = (
+        Column("run", "left"),
+        Column("engine", "left"),
+        *(Column(definition.headline) for definition in headlines.values()),
+    )
     table = (Table(columns, tuple(rows), title="Comparison of runs", sortable=True),) if rows else ()
     reason = "runs of training have none of these numbers; each is in its section below"
     left_out = (Note(f"Not in the table: {', '.join(absent)}: {reason}."),) if absent else ()
@@ -46,17 +50,18 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
 
 def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
     """The metrics that runs are compared by, with their headings."""
-    found: dict[str, Definition] = {}
+    headlines: dict[str, Definition] = {}
     for run in runs:
         if run.study.followed is not None:
             for metric, definition in run.study.definitions.headlines():
-                found.setdefault(metric, definition)
-    return found
+                headlines.setdefault(metric, definition)
+    return headlines
 
 
 def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:
     rows = []
-    for result in run.followed:
+    # The lengths of a comparison are in its section.
+    for result in (followed for followed in run.followed if followed.kind != "length"):
         absent = f"not measured by {run.study.name}" if result.metrics else "nothing was measured"
         cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), Cell(result.name)]
         for metric, definition in headlines.items():

@@ -59,8 +59,8 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
     @classmethod
     def options(cls) -> dict[str, Option]:
         """Return what the command line takes, by setting: a study's own settings first, then where the run goes."""
-        found = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
-        declared = {name: option for name, option in found.items() if option is not None}
+        options = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
+        declared = {name: option for name, option in options.items() if option is not None}
         shared = [name for name in declared if name in StudySpec.model_fields]
         return {name: declared[name] for name in [*(n for n in declared if n not in shared), *shared]}
 
@@ -101,7 +101,7 @@ def study_function(spec: type[Spec], *positional: str) -> Callable[[Callable[[Sp
 def signature_of(spec: type[StudySpec], positional: tuple[str, ...]) -> inspect.Signature:
     """Return the signature of a study's function: its settings with their types and defaults."""
     fields = spec.model_fields
-    parameters = []
+    parameters: list[inspect.Parameter] = []
     for name in [*positional, *(name for name in spec.options() if name not in positional), *_python_only(spec)]:
         if name in [parameter.name for parameter in parameters]:
             continue

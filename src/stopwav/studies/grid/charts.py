@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
-import numpy as np
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key
-from stopwav.report.chart_scales import chart_of, spec_of
-from stopwav.report.numbers import format_bytes
+from stopwav.report.chart import Chart, Key, chart_of, spec_of
 from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink
+from stopwav.report.text import format_bytes
 from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
+from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
 FASTER, SLOWER, ABSENT = "faster than real time", "slower than real time", "not measured"
@@ -22,8 +21,6 @@ FASTER, SLOWER, ABSENT = "faster than real time", "slower than real time", "not 
 ROW_HEIGHT = 44
 # Between these a colour is seen on either ground and text can be read on it.
 PALEST, FULLEST = 0.12, 0.62
-# Points of a fitted curve: smooth on any screen.
-CURVE_POINTS = 60
 SCALING_HEIGHT = 300
 
 
@@ -117,7 +114,7 @@ def _scaling(laws: Sequence[Result], axis: str) -> Chart:
     for name, law in zip(names, laws, strict=True):
         cells: Any = law.params["cells"]
         points += [{"line": name, "x": x, "s": time_s} for x, time_s in cells]
-        curves += [{"line": name, "x": x, "s": s} for x, s in law_curve(law, cells[0][0], cells[-1][0]) if s > 0]
+        curves += [{"line": name, "x": x, "s": s} for x, s in growth_curve(law) if s > 0]
     inks = [engine_ink(index) for index in range(len(names))]
     colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=None)
     dash = alt.StrokeDash(
@@ -158,12 +155,3 @@ def _line_name(law: Result) -> str:
     if law.params["axis"] == "duration":
         return f"batch {law.params['batch_size']}"
     return f"{law.params['duration_s']:g} s"
-
-
-def law_curve(law: Result, low: float, high: float) -> list[tuple[float, float]]:
-    """Points of a fitted law, from one end to the other."""
-    terms = [law.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
-    return [
-        (float(x), float(sum(term * x**power for power, term in enumerate(terms))))
-        for x in np.geomspace(low, high, CURVE_POINTS)
-    ]
