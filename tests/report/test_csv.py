@@ -10,6 +10,9 @@ from stored_runs import FAILURES, HOSTILE, REAL, found_in
 from stopwav.errors import Caution
 from stopwav.report.csv_table import COLUMNS, csv_table
 
+# How the codes of those warnings of a latency run begin that say why something was not measured.
+CODES = ("stream-",)
+
 
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
@@ -17,7 +20,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_every_metric_of_every_engine_comes_back_exactly() -> None:
     runs = [found_in(REAL), found_in(FAILURES)]
-    rows = rows_of(csv_table(runs))
+    rows = rows_of(csv_table([(*run, CODES) for run in runs]))
     assert tuple(rows[0]) == COLUMNS
     for record, results in runs:
         for result in results:
@@ -31,14 +34,14 @@ def test_every_metric_of_every_engine_comes_back_exactly() -> None:
 
 
 def test_an_engine_without_a_number_says_why() -> None:
-    (row,) = [row for row in rows_of(csv_table([found_in(FAILURES)])) if row["metric"] == "status"]
+    (row,) = [row for row in rows_of(csv_table([(*found_in(FAILURES), CODES)])) if row["metric"] == "status"]
     assert row["name"] == "flaky.py:Never"
     assert "model.bin: no such file" in row["note"]
     assert row["value"] == ""
 
 
 def test_lines_end_as_the_standard_says_and_have_one_row_each() -> None:
-    text = csv_table([found_in(REAL)])
+    text = csv_table([(*found_in(REAL), CODES)])
     assert text.endswith("\r\n")
     assert len(text.split("\r\n")) == len(rows_of(text)) + 2
     assert "\n" not in text.replace("\r\n", "")
@@ -48,7 +51,7 @@ def test_lines_end_as_the_standard_says_and_have_one_row_each() -> None:
 def test_no_text_is_a_formula(hostile: str) -> None:
     record, results = found_in(FAILURES)
     broken = replace(results[2], name=hostile, warnings=(Caution("stream-error", hostile),))
-    text = csv_table([(record, [replace(results[0], name=hostile), broken])])
+    text = csv_table([(record, [replace(results[0], name=hostile), broken], CODES)])
     text.encode("utf-8")
     rows = rows_of(text)
     assert len(rows) == len(results[0].metrics) + 1

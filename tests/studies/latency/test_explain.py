@@ -192,7 +192,7 @@ def test_the_settings_are_those_that_the_engine_offers(engine: str) -> None:
     [
         ("Silent", "offers no settings to try: it has no variants()"),
         ("Content", "offers no other settings to try"),
-        ("Wrong", "returned 'service_ms=1' instead of a Knob"),
+        ("Wrong", "returned 'service_ms=1' where a Knob is expected"),
     ],
 )
 def test_an_engine_that_offers_nothing_is_told_in_a_line(engine: str, name: str, says: str) -> None:
