@@ -231,7 +231,7 @@ def test_history_keeps_studies_apart_and_leaves_losses_out(tmp_path: Path) -> No
     assert f"left out {loss.path}: not supported for loss runs" in done.stderr
     html = (tmp_path / "history.html").read_text()
     assert "compare, made up (20 utterances" in html
-    assert "<h2>parameters, count</h2>" in html
+    assert "<figcaption>parameters, count</figcaption>" in html
     assert "step_time" not in html
     studies = [run["study"] for run in json.loads(command("history", tmp_path, "--json").stdout)["runs"]]
     assert sorted(studies) == ["compare", "loss"]
