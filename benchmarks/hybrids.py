@@ -16,12 +16,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from stopwav import Plan, card, compare, results
+from stopwav import Plan, compare
 from stopwav.record import Record, Result
 from stopwav.report.document import Detail
 from stopwav.report.markdown import render_markdown, table_text
-from stopwav.report.numbers import format_value
+from stopwav.report.text import format_value
 from stopwav.stats import Estimate
 from stopwav.studies.study import StudyRun
 
@@ -56,9 +57,11 @@ def main() -> None:
     verdicts: list[str] = []
     for weight in chosen.weights.split(","):
         record = measured(weight, chosen)
-        print(render_markdown(StudyRun(record).document(Detail())), flush=True)
-        lengths += [(weight, result) for result in results(record) if result.kind == "length"]
-        slower = (expected for expected in card(record).expectations if " slower " in expected.text)
+        run = StudyRun(record)
+        summary: Any = run.extras["card"]
+        print(render_markdown(run.document(Detail())), flush=True)
+        lengths += [(weight, result) for result in run.results if result.kind == "length"]
+        slower = (expected for expected in summary.expectations if " slower " in expected.text)
         claim = f"- CTC weight {weight}, the LSTM is slower"
         verdicts += [f"{claim}: {expected.judgement} ({expected.reason})" for expected in slower]
     rows = [row(weight, length) for weight, length in lengths]

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, settings
 
 # Files that take a minute and more. They come first, so that neither of two workers waits long for the other's last.
 LONGEST = (
-    "test_interruption", "test_cli", "test_latency_study", "test_examples", "test_loss_study", "test_compare_study",
-    "test_emformer_rnnt",
+    "test_cli", "test_latency_study", "test_examples", "test_loss_study", "test_compare_study", "test_emformer_rnnt",
 )  # fmt: skip
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel
-from stopwav.studies.compare.spec import CompareSpec
-from stopwav.studies.latency.spec import LatencySpec
-from stopwav.studies.step.spec import StepSpec
 
 from reference import compare_file
 from reference.markdown import code, page, table
 from stopwav.record import FORMAT, Header, Piece
+from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.step.spec import StepSpec
 
 INTRODUCTION = f"""
 A run is one file of JSON lines, format {FORMAT}: a header, then a line for each finished piece of work, then an end

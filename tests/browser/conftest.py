@@ -99,9 +99,8 @@ def make_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Write the page of a run file."""
 
     def make(*runs: Path) -> Path:
-        records = [Record.read(run) for run in runs]
         page = tmp_path_factory.mktemp("page") / "page.html"
-        html = render_page([page_section(StudyRun(record)) for record in records])
+        html = render_page([page_section(StudyRun(Record.read(run))) for run in runs])
         page.write_text(html, encoding="utf-8")
         return page
 

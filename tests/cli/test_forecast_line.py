@@ -8,7 +8,7 @@ import pytest
 from command_line import command
 
 import stopwav
-from stopwav.cli.forecast_line import about, forecast_line
+from stopwav.cli.study_verb import about, forecast_line
 from stopwav.record import Header, Piece, Record, now, runs_in
 from stopwav.studies import compare, grid
 

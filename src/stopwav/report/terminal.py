@@ -13,10 +13,21 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stopwav.record import Result
-from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table, shown
-from stopwav.report.numbers import DASH, format_interval, format_value
-from stopwav.report.plain import plain
-from stopwav.report.warnings import LONGEST_NAME, footnotes
+from stopwav.report.document import (
+    LONGEST_NAME,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Table,
+    footnotes,
+    shown,
+)
+from stopwav.report.text import DASH, format_interval, format_value, plain
 
 # The characters between two columns, and the least width of a heading that is broken.
 GAP = 3
@@ -110,9 +121,8 @@ def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
     widths = _widths(table, short)
     start = named
     while start < len(widths):
-        end, room = start + 1, width - sum(widths[:named]) - GAP * named - widths[start]
-        while end < len(widths) and room - GAP - widths[end] >= 0:
-            room -= GAP + widths[end]
+        end = start + 1
+        while end < len(widths) and _room([*widths[:named], *widths[start : end + 1]], width) >= 0:
             end += 1
         yield _chosen(table, [*range(named), *range(start, end)]), short
         start = end

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwav.stats.estimate import Estimate, why_unusable
-from stopwav.stats.intervals import quantile_ranks, t_quantile
-from stopwav.stats.percentiles import minimum_count, nearest_rank, why_unsupported
+from stopwav.stats.intervals import minimum_count, nearest_rank, quantile_ranks, t_quantile, why_unsupported
 
 Labels = Sequence[int] | Sequence[str] | NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from stopwav.record import Header
 from stopwav.report.document import Cell, Column, Detail, Document, Note, Row, Source, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, missing
 from stopwav.report.page import PageSection
 from stopwav.report.provenance import fingerprint
+from stopwav.report.text import DASH, format_bytes, format_interval, missing
 from stopwav.studies.definition import Definition
 from stopwav.studies.study import StudyRun
 

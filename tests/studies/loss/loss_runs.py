@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.machine import describe
@@ -22,7 +21,7 @@ FAST = Plan(min_values=3, max_values=3, warmup_s=0, min_values_s=0.001, max_valu
 OWN = """
 import itertools, os, sys, time
 import torch
-from stopwav.losses.plain import plain_loss
+from stopwav.losses.oracle import plain_loss
 
 def right(*inputs):
     return plain_loss(*inputs)

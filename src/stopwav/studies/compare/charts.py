@@ -9,11 +9,9 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart
-from stopwav.report.chart_scales import chart_of, colour, engine_keys, shape, spec_of
-from stopwav.report.numbers import format_interval
+from stopwav.report.chart import Chart, chart_of, colour, engine_keys, shape, spec_of
 from stopwav.report.palette import ink
-from stopwav.report.plain import plain
+from stopwav.report.text import format_interval, plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text
 from stopwav.studies.growth import growth_curve

@@ -13,7 +13,7 @@ from stopwav.studies.compare.energy import NO_METER, meter_text
 from stopwav.studies.compare.expectation import JudgedExpectation
 from stopwav.studies.compare.results import RunData
 from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
-from stopwav.studies.growth_text import growth_text
+from stopwav.studies.growth import growth_text
 from stopwav.studies.study import StudyRun
 
 # The metrics of the summary, and whether each is of the longest input (True) or of the engine as a whole.

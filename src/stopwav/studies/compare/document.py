@@ -24,7 +24,7 @@ from stopwav.report.document import (
     Source,
     Table,
 )
-from stopwav.report.numbers import format_bytes, format_interval, format_value
+from stopwav.report.text import format_bytes, format_interval, format_value
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import (
     ABSENT,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from stopwav.record import UNTRAINED, Result
-from stopwav.report.changes import verdict_text
 from stopwav.report.document import (
     Block,
     Cell,
@@ -25,13 +24,14 @@ from stopwav.report.document import (
     Table,
     Timelines,
 )
-from stopwav.report.numbers import (
+from stopwav.report.text import (
     DASH,
     format_bytes,
     format_interval,
     format_number,
     format_value,
     missing,
+    verdict_text,
 )
 from stopwav.stats import Estimate, minimum_count
 from stopwav.stats.change import Change

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from stopwav.measure.pacer import Pace
+from stopwav.measure.clock import Pace
 from stopwav.studies.spec import Option, StudySpec
 
 

@@ -11,13 +11,11 @@ from typing import Any
 from stopwav.engines.protocol import Session, StreamingEngine
 from stopwav.engines.registry import make_streaming
 from stopwav.errors import Caution, StopwavError
-from stopwav.measure.clock import WallClock
+from stopwav.measure.clock import Pace, PacedCall, WallClock, feed
 from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
-from stopwav.measure.pacer import Pace, PacedCall, feed
 from stopwav.measure.plan import Plan
-from stopwav.measure.process import Outcome
+from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.sampler import MAX_WARMUP_S, warm_up
-from stopwav.measure.worker import describe_error, is_out_of_memory
 from stopwav.record import Piece, Record
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.events import Chunk, Hypothesis, Stage, Trace

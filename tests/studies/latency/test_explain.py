@@ -8,15 +8,13 @@ from command_line import command
 from explained_runs import BASE, explained_run
 from latency_runs import MakeCorpus
 from scipy import stats as scipy_stats
+from shown_runs import page, study_run
 from synthetic_runs import saved
 
 import stopwav
 from stopwav.engines.registry import with_knob
 from stopwav.record import Record
-from stopwav.report.page import Section, render_page
-from stopwav.studies.latency.gain import Explanation, Gain
-from stopwav.studies.latency.tried_knobs import tried_knobs
-from stopwav.studies.latency.view import latency_view
+from stopwav.studies.latency.explain import Explanation, Gain, tried_knobs
 
 # An engine that spins, and offers to spin an eighth as long, to do nothing else, and what no machine has.
 SCRIPTED = """
@@ -153,7 +151,7 @@ def test_a_tampered_run_is_told_in_a_line(tmp_path: Path) -> None:
     record.header.spec["knobs"] = [{"setting": "a"}, {"other": 1}]
     done = command("report", saved(record, tmp_path / "run.jsonl"))
     assert done.code == 2
-    assert "cannot make sense of" in done.stderr
+    assert "cannot read the results of this run" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -167,7 +165,7 @@ def test_a_run_that_tried_no_settings_has_no_explanation() -> None:
 
 def test_diff_says_untrained_as_well(tmp_path: Path) -> None:
     record = explained_run({"half=true": {}}, untrained=True)
-    changes = {change.metric: change for change in stopwav.diff(record, record).cells[0].changes}
+    changes = {change.metric: change for change in stopwav.diff(record, record).items[0].changes}
     for metric in ("wer", "word_latency_p50", "committed_latency_p50"):
         assert (changes[metric].verdict, changes[metric].note) == ("undecided", "untrained")
     assert changes["chunk_lag_p50"].value == 1
@@ -228,7 +226,7 @@ def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeC
     assert Path(printed["run"]).with_suffix(".html").is_file()
     again = command("latency", engine, *options, "--resume")
     assert json.loads(again.stdout) == printed
-    assert "pieces were there already" in again.stderr
+    assert "pieces were measured before" in again.stderr
     report = command("report", printed["run"])
     assert "What would help" in report.stdout
     assert "not measured: final=quantum: no quantum computer here" in report.stdout
@@ -283,10 +281,8 @@ def test_a_saved_explanation_reads_the_same(tmp_path: Path) -> None:
 
 def test_the_page_has_the_table() -> None:
     record = explained_run({"half=true": {"slowdown": -0.5}, "<b>=1": {}}, unavailable={"gpu=1": "none <i>here</i>"})
-    html = render_page(
-        [Section(record, stopwav.results(record), {**latency_view(record), "explanation": explained(record)})]
-    )
-    assert "What would help <bdi>engine</bdi>" in html
+    html = page(study_run(record))
+    assert "What would help engine</h3>" in html
     assert "<bdi>half=true</bdi>" in html
     assert "&lt;b&gt;=1" in html
     assert "not measured: gpu=1: none &lt;i&gt;here&lt;/i&gt;" in html

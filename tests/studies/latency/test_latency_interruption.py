@@ -51,12 +51,13 @@ def streams(record: Record) -> list[str]:
     return sorted(str(piece.key[3]) for piece in record.pieces if piece.key[0] == "stream")
 
 
-@pytest.mark.slow
+# The run file is cut at every byte by test_record; these kills show that a study resumes from it.
 @pytest.mark.timeout(1800)
-def test_two_hundred_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.soak)])
+def test_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorpus, tmp_path: Path, kills: int) -> None:
     corpus = tiny_corpus(count=UTTERANCES, seconds=0.3)
     engine = script(tmp_path, service_ms=0.5, final="one two", partials=["one", "one two"])
-    record = kill_and_resume(SCRIPT, tmp_path / "runs", corpus, engine, kills=200, most=8)
+    record = kill_and_resume(SCRIPT, tmp_path / "runs", corpus, engine, kills=kills, most=8)
     assert streams(record) == [f"u{k:03d}" for k in range(UTTERANCES)]
 
 

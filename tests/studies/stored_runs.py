@@ -33,9 +33,14 @@ HOSTILE = (
 
 @cache
 def found_in(path: Path) -> tuple[Record, list[Result]]:
-    """A stored run and what it found."""
+    """A stored run and its results."""
     record = Record.read(path)
     return record, results(record)
+
+
+def results_of(path: Path) -> list[Result]:
+    """The results of a stored run."""
+    return found_in(path)[1]
 
 
 def changed(source: Path, target: Path, change: Callable[[list[dict[str, Any]]], object]) -> Path:

@@ -4,17 +4,16 @@ from pathlib import Path
 
 import altair
 import pytest
-from stopwav.report.charts import chart_svg, latency_charts
+from shown_runs import study_run
+from stored_runs import FAILURES, REAL
 
 from stopwav.record import Record
-from stopwav.studies.latency.view import latency_view
-
-DATA = Path(__file__).parent.parent / "data"
+from stopwav.report.chart import chart_svg
 
 
-@pytest.mark.parametrize("name", ["latency-real", "latency-failures"])
-def test_every_chart_is_valid_and_draws(name: str) -> None:
-    charts = latency_charts(latency_view(Record.read(DATA / f"{name}.jsonl")))
+@pytest.mark.parametrize("path", [REAL, FAILURES], ids=lambda path: path.stem)
+def test_every_chart_is_valid_and_draws(path: Path) -> None:
+    charts = study_run(Record.read(path)).charts
     assert {"waterfall", "histogram-chunk_lag", "ecdf-chunk_lag"} <= set(charts)
     for chart in charts.values():
         altair.Chart.from_dict(dict(chart.spec), validate=True)

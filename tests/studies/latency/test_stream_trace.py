@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import command
 from stored_runs import FAILURES, HOSTILE, REAL, changed, found_in, renamed
 
-from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.speech.events import trace_from_json
 from stopwav.studies.latency.stream_trace import TEXT, UTTERANCES, WORK, stream_trace
@@ -145,6 +145,7 @@ def test_hostile_names_stay_short_text(hostile: str, tmp_path: Path) -> None:
 
 
 def test_a_run_without_streams_is_refused(tmp_path: Path) -> None:
-    path = changed(REAL, tmp_path / "run.jsonl", lambda lines: lines[0].update(study="grid"))
-    with pytest.raises(StopwavError, match="'grid' has no streams"):
-        stream_trace([Record.read(path)])
+    run = changed(REAL, tmp_path / "run.jsonl", lambda lines: lines[0].update(study="grid"))
+    done = command("report", run, "--trace", tmp_path / "trace.json")
+    assert done.code == 2
+    assert not (tmp_path / "trace.json").exists()
