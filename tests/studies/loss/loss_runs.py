@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.machine import describe
