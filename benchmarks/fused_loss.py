@@ -24,7 +24,7 @@ from stopwav.losses.oracle import oracle_logits
 from stopwav.losses.precision import DTYPES, Arithmetic, Precision
 from stopwav.losses.registry import find_loss
 from stopwav.measure.machine import describe
-from stopwav.models.weights import disable_amx_in_vm
+from stopwav.models.checkpoint import disable_amx_in_vm
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes

@@ -21,7 +21,7 @@ from stopwav import Plan, card, compare, results
 from stopwav.record import Record, Result
 from stopwav.report.compare_markdown import compare_markdown
 from stopwav.report.markdown import table_text
-from stopwav.report.numbers import format_value
+from stopwav.report.text import format_value
 from stopwav.stats import Estimate
 
 # The published relation of seconds per utterance on an edge board, LSTM against Conformer.

@@ -9,7 +9,7 @@ import pytest
 from command_line import command
 
 import stopwav
-from stopwav.cli.forecast_line import about, with_forecast
+from stopwav.cli.study_verb import about, with_forecast
 from stopwav.record import Header, Piece, Record, now, runs_in
 from stopwav.studies.compare.run import run as compare_study
 from stopwav.studies.grid.run import run as grid_study

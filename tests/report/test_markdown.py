@@ -12,7 +12,7 @@ from stored_runs import FAILURES, HOSTILE, REAL, found_in
 
 from stopwav.errors import Caution
 from stopwav.report.markdown import escape, markdown_report
-from stopwav.report.plain import plain
+from stopwav.report.text import plain
 
 PARSER = MarkdownIt("commonmark").enable("table").enable("strikethrough")
 

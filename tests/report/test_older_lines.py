@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 from staged_run import staged_run
 from stopwav.report.charts import chart_svg, latency_charts
+from stopwav.report.latency_table import OLDER, lines_of, print_latency
 from stored_runs import REAL, found_in
 
 from stopwav.record import Record
-from stopwav.report.latency_table import OLDER, lines_of, print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
 from stopwav.studies.latency.view import latency_view

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from stopwav.report.latency_table import SECTIONS, print_latency, reasons_of
 from stored_runs import FAILURES, HOSTILE, REAL, found_in
 
 from stopwav.errors import Caution
 from stopwav.record import Result
-from stopwav.report.latency_table import SECTIONS, print_latency, reasons_of
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -8,11 +8,11 @@ from rich.console import Console
 from staged_run import staged_run
 from stopwav.report.charts import latency_charts
 from stopwav.report.comparison import comparison_html
+from stopwav.report.findings import latency_finding
+from stopwav.report.latency_table import print_latency
 
 from stopwav.record import Record
 from stopwav.report.csv_table import csv_table
-from stopwav.report.findings import latency_finding
-from stopwav.report.latency_table import print_latency
 from stopwav.report.markdown import markdown_report
 from stopwav.report.page import Section, render_page
 from stopwav.studies.latency.view import latency_view

@@ -8,14 +8,14 @@ from command_line import command
 from explained_runs import BASE, explained_run
 from latency_runs import MakeCorpus
 from scipy import stats as scipy_stats
+from stopwav.studies.latency.gain import Explanation, Gain
+from stopwav.studies.latency.tried_knobs import tried_knobs
 from synthetic_runs import saved
 
 import stopwav
 from stopwav.engines.registry import with_knob
 from stopwav.record import Record
 from stopwav.report.page import Section, render_page
-from stopwav.studies.latency.gain import Explanation, Gain
-from stopwav.studies.latency.tried_knobs import tried_knobs
 from stopwav.studies.latency.view import latency_view
 
 # An engine that spins, and offers to spin an eighth as long, to do nothing else, and what no machine has.

@@ -9,7 +9,7 @@ import pytest
 from latency_runs import MakeCorpus, run, script
 
 import stopwav
-from stopwav.measure.pacer import Pace
+from stopwav.measure.clock import Pace
 from stopwav.record import Record
 from stopwav.speech.corpus import Utterance, load_corpus
 from stopwav.speech.events import Trace, trace_from_json

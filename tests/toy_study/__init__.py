@@ -13,7 +13,7 @@ from pydantic import Field
 from stopwav.record import Piece, Record, Result
 from stopwav.report.chart import Chart
 from stopwav.report.document import Cell, Column, Detail, Document, Row, Source, Table
-from stopwav.report.numbers import format_interval
+from stopwav.report.text import format_interval
 from stopwav.stats import summarise_rounds
 from stopwav.studies.comparable import Comparable, ComparableItem, Missing, RoundMetric
 from stopwav.studies.definition import Definition, Definitions

@@ -79,8 +79,8 @@ def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUA
     from rich.console import Console
     from rich.text import Text
 
-    from stopwav.report.plain import plain
     from stopwav.report.terminal import print_document
+    from stopwav.report.text import plain
 
     console = Console(markup=False, highlight=False)
     for index, run in enumerate(runs):

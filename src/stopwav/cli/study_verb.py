@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stopwav.studies.spec import Option, StudySpec
     from stopwav.studies.study import Study
 
+
 # What every study's verb takes besides its settings.
 _SHOWN: dict[str, Any] = {"every_metric": options.EveryMetric, "no_html": options.NoHtml, "json": options.Json}
 
@@ -72,8 +73,8 @@ def _with_bare_values(arguments: Sequence[str], bare: Mapping[str, tuple[str, Se
 
 
 def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> None:
-    from stopwav.cli.forecast_line import forecast_line
     from stopwav.cli.output import print_run, progress_bar
+    from stopwav.cli.study_verb import forecast_line
 
     line = None if settings.get("resume") else forecast_line(study, settings)
     if line:
@@ -158,3 +159,35 @@ def _parsed(spec: type[StudySpec], name: str, value: Any) -> Any:
     if value is None and get_origin(field.annotation) is list:
         return []
     return str(value) if isinstance(value, Path) and field.annotation is not Path else value
+
+
+# Below that people wait without asking.
+LONG_S = 180.0
+
+
+def about(seconds: float | None) -> str:
+    """Return a time as a person says it: no more digits than an estimate has."""
+    if seconds is None:
+        return "time unknown"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
+    """Return the line about a run; None where it is short or where nothing is known."""
+    from stopwav.studies.spec import checked
+
+    if study.forecast is None:
+        return None
+    try:
+        spec = checked(study.spec, **settings)
+        estimate, stopped = study.forecast(spec), any(True for _ in study.problems(spec))
+    except Exception:  # an estimate never stops a run; what is wrong with its settings the study itself says
+        return None
+    if estimate.seconds is None or estimate.seconds < LONG_S or stopped:
+        return None
+    # What comes first says what is to be done; the rest, how fast that will go.
+    speed = "; ".join(estimate.basis[1:])
+    time = about(estimate.seconds).removeprefix("about ")
+    return f"stopwav: estimated {time} ({speed}); for less: {study.verb.shorter}"

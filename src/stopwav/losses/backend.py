@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stopwav.errors import StopwavError
-from stopwav.losses.lengths import Lengths
+from stopwav.losses.joiner_batch import Lengths
 from stopwav.losses.precision import Arithmetic
 
 Activation = Literal["tanh", "relu", "none"]

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from stopwav.errors import StopwavError
 from stopwav.losses.backend import ACTIVATIONS, Activation, Arguments, Backend, BackendName, Inputs, choose_backend
-from stopwav.losses.lengths import Reduction, checked_lengths, checked_targets, reduced
+from stopwav.losses.joiner_batch import Reduction, checked_lengths, checked_targets, reduced
 from stopwav.losses.precision import Precision, arithmetic_of
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

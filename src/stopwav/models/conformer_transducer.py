@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stopwav.models.scaled import ScaledConv1d, ScaledEmbedding, ScaledLinear
-from stopwav.models.scaled_conformer import EncoderShape, ScaledConformer
+from stopwav.models.scaled import EncoderShape, ScaledConformer, ScaledConv1d, ScaledEmbedding, ScaledLinear
 
 # The names of the parts of this model in the profiler tables of older recipes, by module.
 LABELS = {

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stopwav.models.checkpoint import Linear, fuse
 from stopwav.models.emformer import EmformerEncoder, Layer
 from stopwav.models.transducer import Joiner, NormedLstm, Predictor
-from stopwav.models.weights import Linear, fuse
 
 # Libraries choose their algorithms and allocate their workspaces in the first calls, which cannot be recorded.
 GRAPH_WARMUP_CALLS = 3

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stopwav.report.compare_layout import Layout, findings, pareto_text
-from stopwav.report.numbers import format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import format_value, plain
 from stopwav.studies.compare.card import Card, Judged
 
 # Three engines make three pairs, four make six: beyond that nobody reads sentences, and the table of verdicts has all.

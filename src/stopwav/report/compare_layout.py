@@ -8,8 +8,7 @@ from typing import Any
 
 from stopwav.record import UNTRAINED, Result
 from stopwav.report.grid_layout import failure_text, growth_text
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change
 from stopwav.studies.compare.card import Card, Judged, PairVerdict

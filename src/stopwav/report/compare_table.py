@@ -23,8 +23,7 @@ from stopwav.report.compare_layout import (
 )
 from stopwav.report.compare_parts import LABEL, length_tables, lists
 from stopwav.report.latency_table import every_metric_table, print_cautions
-from stopwav.report.numbers import DASH
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, plain
 from stopwav.studies.compare.card import Card
 
 # Beyond this a name is cut in the list of engines; their options stand at the end.

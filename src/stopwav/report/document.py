@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stopwav.record import Record, Result
+from stopwav.report.text import plain
 from stopwav.stats import Estimate
 
 Medium = Literal["terminal", "markdown", "page"]
@@ -28,6 +29,8 @@ class Detail:
     # The repeated layers of a step one by one, and only the rows whose label matches.
     unfold: bool = False
     labels: str | None = None
+    # For the page, which also shows what takes long to compute, such as every stream.
+    page: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "right"
     fold: bool = False
+    # The least width of a text that may be folded.
+    least: int = 12
     # The number of the engine whose colour marks the heading on the page, and how it ended where that was not well.
     colour: int | None = None
     status: str = ""
@@ -212,3 +217,36 @@ def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
         else:
             found.append(block)
     return found
+
+
+# Engines are told apart by their settings, which stand at the end of a name.
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Footnote:
+    """One warning of a run: its number, its code and message, and the results it is about."""
+
+    number: int
+    code: str
+    message: str
+    names: tuple[str, ...]
+    everyone: bool
+
+    @property
+    def text(self) -> str:
+        """The message, safe to show, with the results where it is not about all."""
+        whom = "" if self.everyone else f"{', '.join(plain(name, LONGEST_NAME) for name in self.names)}: "
+        return f"{whom}{plain(self.message)}"
+
+
+def footnotes(results: Sequence[Result]) -> list[Footnote]:
+    """Return the warnings of all results, each once, numbered from 1."""
+    names_by_warning: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            names_by_warning.setdefault((warning.code, warning.message), []).append(result.name)
+    return [
+        Footnote(number, code, message, tuple(names), len(names) == len(results))
+        for number, ((code, message), names) in enumerate(names_by_warning.items(), start=1)
+    ]

@@ -13,13 +13,11 @@ from markupsafe import Markup
 from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.chart import Chart, chart_script
-from stopwav.report.document import Document
-from stopwav.report.facts import facts
+from stopwav.report.document import Document, footnotes
 from stopwav.report.html_blocks import Drawn, draw_blocks
-from stopwav.report.numbers import format_bytes, format_interval, format_value
 from stopwav.report.palette import css_variables
-from stopwav.report.plain import plain
-from stopwav.report.warnings import footnotes
+from stopwav.report.provenance import facts
+from stopwav.report.text import format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.

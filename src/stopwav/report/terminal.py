@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,14 +13,24 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stopwav.record import Result
-from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table, shown
-from stopwav.report.numbers import DASH, format_interval, format_value
-from stopwav.report.plain import plain
-from stopwav.report.warnings import LONGEST_NAME, footnotes
+from stopwav.report.document import (
+    LONGEST_NAME,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Table,
+    footnotes,
+    shown,
+)
+from stopwav.report.text import DASH, format_interval, format_value, plain
 
-# The characters between two columns; what a text that folds takes at the least, and a heading that is broken.
+# The characters between two columns, and the least width of a heading that is broken.
 GAP = 3
-LEAST_FOLDED = 12
 LEAST_HEADING = 8
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
@@ -127,7 +138,7 @@ def _chosen(table: Table, indices: Sequence[int]) -> Table:
 
 
 def _width(table: Table, short: bool) -> int:
-    return sum(_widths(table, short)) + GAP * len(table.columns) - 1
+    return -_room(_widths(table, short), 0)
 
 
 def _widths(table: Table, short: bool) -> list[int]:
@@ -139,9 +150,26 @@ def _widths(table: Table, short: bool) -> list[int]:
     for index, column in enumerate(table.columns):
         longest_word = max(map(cell_len, plain(column.heading, LONGEST_NAME).split()), default=0)
         widest = max([0, *(cell_len(_text(table, row, index, short)) for row in rows)])
-        widest = min(widest, LEAST_FOLDED) if column.fold or column.shorten else widest
+        widest = min(widest, column.least) if column.fold or column.shorten else widest
         widths.append(max(widest, min(longest_word, least_heading)))
     return widths
+
+
+def _final_widths(table: Table, short: bool, width: int) -> list[int]:
+    """The width of each column: texts that fold or are cut share the room left, for whole words, then whole lines."""
+    widths = _widths(table, short)
+    flexible = [index for index, column in enumerate(table.columns) if column.fold or column.shorten]
+    texts = {index: [_text(table, row, index, short) for row in table.rows if not row.heading] for index in flexible}
+    lines = {index: max([0, *map(cell_len, texts[index])]) for index in flexible}
+    words = {index: max([0, *(cell_len(word) for text in texts[index] for word in text.split())]) for index in flexible}
+    for needed in (words, lines):
+        while _room(widths, width) > 0 and any(widths[index] < needed[index] for index in flexible):
+            widths[max(flexible, key=lambda index: needed[index] / max(1, widths[index]))] += 1
+    return widths
+
+
+def _room(widths: Sequence[int], width: int) -> int:
+    return width - sum(widths) - GAP * len(widths) + 1
 
 
 def _text(table: Table, row: Row, index: int, short: bool) -> str:
@@ -154,26 +182,30 @@ def _text(table: Table, row: Row, index: int, short: bool) -> str:
 
 def _rich_table(table: Table, short: bool, width: int) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    widths = _widths(table, short)
-    spare = max(0, width - _width(table, short))
-    shortened = any(column.shorten for column in table.columns)
+    widths = _final_widths(table, short, width)
+    spare = max(0, _room(widths, width)) // len(widths)
     for index, column in enumerate(table.columns):
-        # Names take the room that is left; where none are shortened, headings do.
-        room = widths[index] + (0 if shortened else spare // len(table.columns))
-        heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), room))
+        heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), widths[index] + spare))
         overflow: OverflowMethod = "fold" if column.fold else "ellipsis"
-        longest = widths[index] + spare if column.shorten else None
-        drawn.add_column(
-            Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow, max_width=longest
-        )
+        chosen = widths[index] if column.fold or column.shorten else None
+        drawn.add_column(Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow, width=chosen)
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:
                 drawn.add_row()
             drawn.add_row(Text(plain(row.cells[0].text), style="bold"))
         else:
-            drawn.add_row(*(Text(_text(table, row, index, short)) for index in range(len(table.columns))))
+            texts = [_text(table, row, index, short) for index in range(len(table.columns))]
+            if any(other.heading for other in table.rows):
+                texts[0] = _folded(texts[0], widths[0])
+            drawn.add_row(*map(Text, texts))
     return drawn
+
+
+def _folded(label: str, width: int) -> str:
+    """The label in lines of at most that width, the further ones set in from the first."""
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    return textwrap.fill(label, max(width, len(indent) + 1), subsequent_indent=indent)
 
 
 def _broken(heading: str, width: int) -> list[str]:

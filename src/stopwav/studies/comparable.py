@@ -11,9 +11,10 @@ from stopwav.stats.change import Quantity
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is no value."""
+    """Why there is no value, for people and as a code."""
 
     reason: str
+    code: str = ""
 
 
 @dataclass(frozen=True)

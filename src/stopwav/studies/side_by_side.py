@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from stopwav.record import Header
 from stopwav.report.document import Cell, Column, Detail, Document, Note, Row, Source, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, missing
 from stopwav.report.page import PageSection
 from stopwav.report.provenance import fingerprint
+from stopwav.report.text import DASH, format_bytes, format_interval, missing
 from stopwav.studies.definition import Definition
 from stopwav.studies.study import StudyRun
 
@@ -20,7 +20,7 @@ def page_section(run: StudyRun) -> PageSection:
         known = run.study.definitions.find(metric)
         return None if known is None else (known.title, known.text)
 
-    return PageSection(run.document(Detail()), run.charts, define)
+    return PageSection(run.document(Detail(page=True)), run.charts, define)
 
 
 def side_by_side(runs: Sequence[StudyRun]) -> Document:

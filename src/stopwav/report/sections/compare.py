@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from stopwav.report.assets import template
 from stopwav.report.charts import charts_of
+from stopwav.report.sections.section import Part, Section
+
+from stopwav.report.assets import template
 from stopwav.report.compare_findings import compare_findings
 from stopwav.report.compare_layout import (
     Layout,
@@ -21,8 +23,7 @@ from stopwav.report.compare_layout import (
 )
 from stopwav.report.compare_parts import LABEL
 from stopwav.report.palette import engine_ink
-from stopwav.report.plain import plain
-from stopwav.report.sections.section import Part, Section
+from stopwav.report.text import plain
 from stopwav.studies.compare.card import Card
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stopwav.studies.definition import Definition, ratio, seconds
 from stopwav.studies.grid.definitions import LAWS
-from stopwav.studies.latency.definitions import Definition, ratio, seconds
 
 
 def _joules(title: str, text: str) -> Definition:

@@ -17,8 +17,8 @@ from stopwav.speech.corpus import load_corpus
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import entrants
 from stopwav.studies.compare.run import CompareSpec, energy_rounds, plan_of
+from stopwav.studies.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption, corpus_lengths
 from stopwav.studies.grid.forecast import round_s
-from stopwav.studies.latency.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption, lengths_of
 
 
 def guess_compare(settings: Any) -> tuple[float, list[str]]:
@@ -27,7 +27,7 @@ def guess_compare(settings: Any) -> tuple[float, list[str]]:
     # As in the study itself, the log of a meter asks for energy.
     spec = CompareSpec(**{**named, "energy": settings.energy or settings.meter_csv is not None})
     plan = plan_of(spec)
-    _, mean_s, _ = lengths_of(load_corpus(spec.corpus), None)
+    _, mean_s, _ = corpus_lengths(load_corpus(spec.corpus), None)
     total_s, assumed = 0.0, []
     lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
     basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; {spec.samples} samples of {mean_s:.1f} s in the mean"]

@@ -8,11 +8,10 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart
-from stopwav.report.chart_scales import chart_of, colour, engine_keys, spec_of
+from stopwav.report.chart import Chart, chart_of, colour, engine_keys, spec_of
 from stopwav.report.compare_layout import Layout
 from stopwav.report.palette import ink
-from stopwav.report.plain import plain
+from stopwav.report.text import plain
 
 # A bar holds its name with room to spare.
 ROW_HEIGHT = 26

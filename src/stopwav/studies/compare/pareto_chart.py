@@ -6,11 +6,10 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.report.chart import Chart
-from stopwav.report.chart_scales import chart_of, colour, engine_keys, shape, spec_of
+from stopwav.report.chart import Chart, chart_of, colour, engine_keys, shape, spec_of
 from stopwav.report.compare_layout import Layout, pareto_text
-from stopwav.report.numbers import format_interval
 from stopwav.report.palette import ink
+from stopwav.report.text import format_interval
 from stopwav.stats import Estimate
 from stopwav.studies.compare.card import Card
 

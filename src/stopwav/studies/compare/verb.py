@@ -47,8 +47,8 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Which of these models should I ship: parameters, operations, latency, energy and word errors side by side."""
-    from stopwav.cli.forecast_line import with_forecast
     from stopwav.cli.output import print_results, progress_bar
+    from stopwav.cli.study_verb import with_forecast
     from stopwav.studies.compare.run import compare as measure
 
     with progress_bar(resumable=True) as progress:

@@ -18,8 +18,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
 from stopwav.studies.comparable import Comparable, ComparableItem, Missing
-from stopwav.studies.diff.diff import Run, check_comparable, comparable_of, read_run
-from stopwav.studies.diff.obstacles import visible
+from stopwav.studies.diff.diff import Run, check_comparable, comparable_of, read_run, visible
 
 FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
 HOW = (

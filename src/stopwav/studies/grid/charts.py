@@ -10,10 +10,9 @@ import altair as alt
 import numpy as np
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key
-from stopwav.report.chart_scales import chart_of, spec_of
-from stopwav.report.numbers import format_bytes
+from stopwav.report.chart import Chart, Key, chart_of, spec_of
 from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink
+from stopwav.report.text import format_bytes
 from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
 from stopwav.studies.study import StudyRun
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from stopwav.record import Result
 from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.studies.study import StudyRun
 
 WRONG = "✗"

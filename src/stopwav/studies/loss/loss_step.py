@@ -116,7 +116,7 @@ def load_loss(setup: LossSetup) -> Implementation:
         limit_host_memory(setup.memory_limit_bytes)
     import torch
 
-    from stopwav.models.weights import disable_amx_in_vm
+    from stopwav.models.checkpoint import disable_amx_in_vm
 
     disable_amx_in_vm()
     # Off by default in PyTorch; a recipe that switches it on for all is the user's to name.

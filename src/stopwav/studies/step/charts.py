@@ -9,11 +9,9 @@ import altair as alt
 
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key
-from stopwav.report.chart_scales import chart_of, spec_of
-from stopwav.report.numbers import format_bytes
+from stopwav.report.chart import Chart, Key, chart_of, spec_of
 from stopwav.report.palette import ink
-from stopwav.report.plain import plain
+from stopwav.report.text import format_bytes, plain
 from stopwav.studies.step.results import memory_pass
 from stopwav.studies.step.tree import StepTree, TreeRow, members_of
 from stopwav.studies.study import StudyRun

@@ -25,8 +25,7 @@ from stopwav.report.document import (
     Section,
     Table,
 )
-from stopwav.report.numbers import DASH, format_bytes, format_number, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_number, format_value, plain
 from stopwav.stats import Estimate
 from stopwav.studies.step.tree import StepTree, TreeRow
 from stopwav.studies.study import StudyRun

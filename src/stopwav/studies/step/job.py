@@ -23,7 +23,7 @@ def make_job(spec: StepSpec) -> TrainingJob:
         import torch
     except ImportError as error:
         raise StopwavError("step needs PyTorch, which is not installed: pip install 'stopwav[torch]'") from error
-    from stopwav.models.weights import disable_amx_in_vm
+    from stopwav.models.checkpoint import disable_amx_in_vm
 
     disable_amx_in_vm()
     device = check_device(spec.device)

@@ -67,7 +67,7 @@ def parse_sizes(options: dict[str, Any]) -> Sizes:
 def make_model(sizes: Sizes) -> ConformerTransducer:
     """Return the model of these sizes."""
     from stopwav.models.conformer_transducer import ConformerTransducer, TransducerShape
-    from stopwav.models.scaled_conformer import EncoderShape
+    from stopwav.models.scaled import EncoderShape
 
     encoder = EncoderShape(
         width=sizes.width,

@@ -11,9 +11,8 @@ from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import checked, make_header, signature_of
-from stopwav.studies.step.in_process import check_own_job, device_of, run_own_job
 from stopwav.studies.step.job import batches_of, is_reference, own_file, reference_sizes
-from stopwav.studies.step.rounds import measure_round
+from stopwav.studies.step.rounds import check_own_job, device_of, measure_round, run_own_job
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import make_runner
 from stopwav.studies.worker import Worker

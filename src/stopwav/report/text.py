@@ -1,11 +1,13 @@
-"""Numbers as text: no more digits than the interval supports, and a dash with a reason where there is none."""
+"""Text for people: numbers with no more digits than their interval supports, changes, and names made safe to print."""
 
 from __future__ import annotations
 
 import math
+import unicodedata
 
 from stopwav.record import UNTRAINED
 from stopwav.stats import Estimate
+from stopwav.stats.change import Change
 
 DASH = "–"
 # Digits of a number that has no interval to say how many are meaningful.
@@ -30,7 +32,7 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 def missing(estimate: Estimate) -> str:
     """What stands in the place of a number that is not there: a dash, or the word that says it all."""
-    return UNTRAINED if estimate.note == UNTRAINED else DASH
+    return UNTRAINED if estimate.code == UNTRAINED else DASH
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
@@ -81,3 +83,49 @@ def format_bytes(value: float) -> str:
     # Three digits: 1.57, 15.7, 157; there are no parts of a byte.
     decimals = 0 if unit == "B" else sum(abs(value) < limit for limit in (9.995, 99.95))
     return f"{format_number(value, decimals)} {unit}"
+
+
+# Longer than any sensible name, short enough that one 100 kB word does not bury a table.
+LONGEST = 300
+
+
+def plain(text: str, longest: int = LONGEST) -> str:
+    """The text with control, bidirectional and surrogate characters shown as escapes, cut where it is too long."""
+    safe = "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text[: longest + 1])
+    return safe if len(text) <= longest else f"{safe[:longest]}…"
+
+
+def _harmless(char: str) -> bool:
+    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+
+# A thousandth of a ratio: a tenth of the default threshold.
+_RATIO_DECIMALS = 3
+
+
+def verdict_text(change: Change) -> str:
+    """Return the verdict with what would decide it."""
+    if change.more_rounds is None:
+        return change.verdict
+    return f"{change.verdict} ({change.more_rounds} more round{'' if change.more_rounds == 1 else 's'})"
+
+
+def effect_text(change: Change) -> str:
+    """Return the ratio, or the difference in percentage points, with its interval."""
+    estimate = Estimate(change.value, change.low, change.high)
+    if change.by == "ratio":
+        return format_interval(estimate, most=_RATIO_DECIMALS)
+    return f"{format_interval(estimate, scale=100)} points" if change.value is not None else DASH
+
+
+def amount_text(change: Change, value: float | None) -> str:
+    """Return a value of one run to three digits: the ratio beside it says how certain they are."""
+    if value is None:
+        return DASH
+    if change.unit == "B":
+        return format_bytes(value)
+    # A difference is one of error rates, which are shown in percent.
+    scale, suffix = (1e2, " %") if change.by == "difference" else (1.0, "")
+    if change.unit == "s":
+        scale, suffix = (1.0, " s") if abs(value) >= 1 else (1e3, " ms")
+    return f"{value * scale:#.3g}".removesuffix(".") + suffix
