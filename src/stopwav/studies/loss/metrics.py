@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from statistics import geometric_mean, median
 
 from stopwav.measure.rounds import Round
@@ -27,7 +26,8 @@ def step_metrics(rounds: LossRounds, batch_set: BatchSet) -> dict[str, Estimate]
         "forward_time": over_batches(rounds, _stage_values("forward")),
         "backward_time": over_batches(rounds, _stage_values("backward")),
         "step_wall_time": over_batches(rounds, _wall_values),
-        "time_per_cell": _per_cell(times, cells),
+        # The ratio of sums, with its interval by resampling batches.
+        "time_per_cell": cluster_ratio(times, cells, list(range(len(times))), unit="s"),
         "padding_efficiency": Estimate(batch_set.padding_efficiency, n=len(batch_set.batches)),
         **_memory(rounds),
     }
@@ -53,12 +53,6 @@ def _stage_values(name: str) -> ValuesOf:
         return [totals.get(name, 0.0) for totals in round_.samples.stages_s]
 
     return values
-
-
-def _per_cell(times: Sequence[float], cells: Sequence[int]) -> Estimate:
-    """The ratio of sums, with its interval by resampling batches."""
-    estimate = cluster_ratio(times, cells, list(range(len(times))), unit="s")
-    return replace(estimate, note=estimate.note.replace("utterance", "batch").replace("batchs", "batches"))
 
 
 def over_batches(rounds: LossRounds, values: ValuesOf) -> Estimate:
