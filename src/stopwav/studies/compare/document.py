@@ -122,7 +122,8 @@ def _summary_rows(comparison: Comparison) -> Iterator[Row]:
     """The rows of the metrics that some engine has, or has not for a reason that a word says."""
     for metric in SUMMARY:
         estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
-        if any(one is not None and (one.value is not None or one.code in ABSENT) for one in estimates):
+        known = [estimate for estimate in estimates if estimate is not None]
+        if any(estimate.value is not None or estimate.code in ABSENT for estimate in known):
             pairs = zip(comparison.engines, estimates, strict=True)
             yield Row(
                 (Cell(_label(metric)), *(_summary_cell(comparison, engine, metric, one) for engine, one in pairs))
@@ -232,7 +233,7 @@ def _length_table(comparison: Comparison, title: str, metric: str) -> Table:
             cells.append(_length_cell(comparison, comparison.lengths[engine.name, frames], metric))
         if len(letters) == 2:
             by_length = comparison.card.by_length
-            verdicts = [one for one in by_length if one.frames == frames and one.change.metric == metric]
+            verdicts = [v for v in by_length if v.frames == frames and v.change.metric == metric]
             cells += [Cell(verdict_text(verdict)) for verdict in verdicts]
         rows.append(Row(tuple(cells)))
     return Table((Column("frames of input", "left"), *map(Column, headings)), tuple(rows), title=title)

@@ -121,7 +121,7 @@ def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str) -> dict[str, 
 def ranks(measured: Mapping[str, LossRounds]) -> dict[str, Estimate]:
     """Return the rank of each loss that was measured: 1 plus the number of losses that are faster beyond doubt.
 
-    Losses that cannot be told apart share a rank. One round supports no verdict; the order is then that of the times.
+    Losses without a clear difference share a rank. One round supports no verdict; the order is then that of the times.
     """
     present = {name: rounds for name, rounds in measured.items() if rounds.good}
     ranked = {}
@@ -136,7 +136,7 @@ def _rank_note(present: Mapping[str, LossRounds]) -> str:
         {round_.index for of_batch in rounds.good.values() for round_ in of_batch} for rounds in present.values()
     ]
     fewest = min(map(len, indices))
-    return "by the times of one round: no verdict" if fewest < 2 else "losses that cannot be told apart share a rank"
+    return "by the times of one round: no verdict" if fewest < 2 else "losses without a clear difference share a rank"
 
 
 def _is_faster(a: LossRounds, b: LossRounds) -> bool:
@@ -155,7 +155,7 @@ def _is_faster(a: LossRounds, b: LossRounds) -> bool:
 
 
 def _round_locations(rounds: LossRounds, numbers: Sequence[int]) -> dict[int, float]:
-    """The geometric mean of the medians of these batches, for each round in which all of them went well.
+    """The geometric mean of the medians of these batches, for each round in which all of them completed.
 
     Geometric, so that a loss is compared by its ratio to another on every batch, and not by the longest batch alone.
     """

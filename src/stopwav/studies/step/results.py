@@ -208,7 +208,7 @@ def _params(record: Record, ready: Mapping[str, Any] | None, steps: CompletedSte
 
 
 def _first_data(record: Record, kind: str) -> dict[str, Any] | None:
-    """The data of the first piece of a kind that went well."""
+    """The data of the first piece of a kind that completed."""
     return next((piece.data for piece in record.pieces if piece.key[0] == kind and piece.status == "ok"), None)
 
 
