@@ -51,7 +51,9 @@ def _pace_map(layout: GridLayout) -> Chart:
         rtfx = cell.metrics["rtfx"].value if cell.metrics else None
         side = ABSENT if rtfx is None else FASTER if rtfx >= REAL_TIME else SLOWER
         strength = 0.0 if rtfx is None else abs(math.log10(rtfx))
-        rows.append({**_places(*place), "label": cell_text(one, "rtfx", intervals=False), "side": side, "by": strength})
+        rows.append(
+            {**_places(*place), "label": cell_text(cell, "rtfx", intervals=False), "side": side, "by": strength}
+        )
     inks = {FASTER: ink("engine-0"), SLOWER: ink("engine-1"), ABSENT: ink("muted")}
     shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
     return Chart(
@@ -69,7 +71,7 @@ def _memory_map(layout: GridLayout, metric: str, title: str) -> Chart:
         value = cell.metrics[metric].value if cell.metrics else None
         side = ABSENT if value is None else "measured"
         # From the smallest to the largest, not from zero: the model alone would make all cells look alike.
-        rows.append({**_places(*place), "label": cell_text(one, metric), "side": side, "by": value or 0.0})
+        rows.append({**_places(*place), "label": cell_text(cell, metric), "side": side, "by": value or 0.0})
     values = [row["by"] for row in rows if row["side"] == "measured"]
     lowest = min(values)
     rows = [{**row, "by": max(0.0, row["by"] - lowest)} for row in rows]
