@@ -2,15 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test soak lint docs clean
 
 demo: .venv/ready
 	$(BIN)/stopwav demo
 
 # Two at a time, of one thread each: more would wait for each other. What times something runs alone, afterwards.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(BIN)/python -m pytest -m alone $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone and not soak"
+	$(BIN)/python -m pytest -m "alone and not soak" $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+
+# Minutes of simulations, kills and real recognisers, for a release: what `make test` proves with fewer of each.
+soak: .venv/tested
+	$(BIN)/python -m pytest -m soak --timeout 1800
 
 lint: .venv/tested
 	$(BIN)/ruff check .

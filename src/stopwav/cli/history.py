@@ -44,11 +44,12 @@ def history(
         from stopwav.report.history import history_document
         from stopwav.report.terminal import print_document
 
-        document = history_document([_past_run(run) for run in followed], folder.name)
+        document = history_document([past_run(run) for run in followed], folder.name)
         print_document(document, Console(markup=False, highlight=False))
 
 
-def _past_run(run: StudyRun, href: str = "") -> PastRun:
+def past_run(run: StudyRun, href: str = "") -> PastRun:
+    """Return a run as the history takes it, with the address of its page."""
     from stopwav.report.history import KeyMetric, PastRun
 
     definitions = run.study.definitions
@@ -101,7 +102,7 @@ def _write(runs: Sequence[StudyRun], folder: Path, page: Path) -> None:
         there = target.is_file() or write_page_or_warn([run], target)
         address = quote(os.path.relpath(target.resolve(), page.resolve().parent))
         # A name such as `javascript:x` is a file here, and would be a command without the dot.
-        past.append(_past_run(run, f"./{address}" if there else ""))
+        past.append(past_run(run, f"./{address}" if there else ""))
     document = history_document(past, folder.resolve().name or str(folder))
     html = render_page([PageSection(document, history_charts(past), past[0].define)])
     write_file(page, html, [run.record.path for run in runs])

@@ -215,7 +215,7 @@ def list_knobs(text: str) -> list[Knob]:
         raise StopwavError(f"engine {text!r}: its variants() failed: {error!r}") from error
     wrong = next((knob for knob in knobs if not isinstance(knob, Knob)), None)
     if wrong is not None:
-        raise StopwavError(f"engine {text!r}: its variants() returned {wrong!r} instead of a Knob")
+        raise StopwavError(f"engine {text!r}: its variants() returned {wrong!r} where a Knob is expected")
     return knobs
 
 

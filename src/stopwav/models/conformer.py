@@ -1,7 +1,7 @@
 """The Conformer encoder: convolutions that take every fourth frame, and blocks of attention and convolution.
 
 The layout is ESPnet's, and so are the sums; padding, which its convolutions see, is hidden from every frame here, so
-that an utterance is encoded alike alone and in a batch. There is no dropout: these networks decode and are not trained.
+that an utterance is encoded the same alone and in a batch. There is no dropout: these networks only decode.
 """
 
 from __future__ import annotations

@@ -172,6 +172,6 @@ class EmformerEncoder(nn.Module):
         sees_time = (time >= start - shape.left_context) & (time < start + shape.segment_frames)
         sees_time = sees_time & (time < lengths[:, None, None])
         sees = torch.cat([sees_copies.expand(len(lengths), -1, -1), sees_time], dim=2)
-        # A frame of padding that saw nothing would be not a number: it sees itself.
+        # A frame of padding that saw nothing would become NaN, so it sees itself.
         sees = sees | torch.eye(sees.shape[1], dtype=torch.bool, device=device)
         return x.new_zeros(sees.shape).masked_fill(~sees, -torch.inf)[:, None]

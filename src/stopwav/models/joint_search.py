@@ -56,7 +56,7 @@ class AttentionScorer:
 
 
 class JointScorer:
-    """The weighted sum of both; `ctc` is `None` at weight 0, where an infinite score times 0 would be no number."""
+    """The weighted sum of both; `ctc` is `None` at weight 0, where an infinite score times 0 would be NaN."""
 
     def __init__(self, attention: AttentionScorer, ctc: CtcPrefixScorer | None, ctc_weight: float) -> None:
         self._attention = attention

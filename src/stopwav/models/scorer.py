@@ -133,7 +133,7 @@ class Scorer:
         self._encodings[: self._frames].copy_(encodings)
 
     def next_symbols(self, frame: int, prefixes: Sequence[Prefix]) -> NextSymbols:
-        """Return what may follow these texts in a frame of the segment; frames must be asked for in order."""
+        """Return what may follow these texts in a frame of the segment; frames must be requested in order."""
         new = [prefix for prefix in prefixes if prefix not in self._scored]
         if new:
             self._score_new(frame, new)

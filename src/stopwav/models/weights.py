@@ -103,7 +103,7 @@ def fastest_linear(device: torch.device, precision: str, compiled: bool = False)
     """Return the kind of layer that is fastest on a device in a precision."""
     if precision == "int8":
         return Int8Linear
-    # A compiler packs the weights itself, and the GPU's libraries want them as they are.
+    # A compiler packs the weights itself, and the GPU's libraries need them as they are.
     packs = device.type == "cpu" and not compiled and precision in ("float32", "bfloat16")
     return PackedLinear if packs and hasattr(torch.ops.mkldnn, "_linear_pointwise") else DenseLinear
 

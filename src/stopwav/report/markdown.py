@@ -47,7 +47,7 @@ def origin(header: Header) -> str:
 
 
 def escape(text: str, longest: int = 300) -> str:
-    """Return Markdown that shows the text and does nothing else: no markup, cell, link, mention or control character."""
+    """Return Markdown that shows the text and does nothing else: no markup, cell, link, mention or control code."""
     return _MARKUP.sub(_reference, plain(text, longest))
 
 

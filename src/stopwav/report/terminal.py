@@ -94,7 +94,7 @@ def _print_table(table: Table, console: Console) -> None:
 
 
 def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
-    """The table in parts that fit the width, each with the columns up to its label, and whether intervals are left out."""
+    """The table in parts that fit the width, each with the columns up to its label; whether without intervals."""
     if _width(table, short=False) > width and any(column.wide for column in table.columns):
         table = _chosen(table, [index for index, column in enumerate(table.columns) if not column.wide])
     named, numbers = table.label + 1, len(table.columns) - table.label - 1

@@ -69,7 +69,12 @@ class Definitions:
 
     def headlines(self) -> list[tuple[str, Definition]]:
         """Return the metrics that runs are compared by on a page of several."""
-        return [(name, one) for group in self.groups.values() for name, one in group.items() if one.headline]
+        return [
+            (name, definition)
+            for group in self.groups.values()
+            for name, definition in group.items()
+            if definition.headline
+        ]
 
     def _named(self, metric: str) -> Definition | None:
         listed = (group[metric] for group in self.groups.values() if metric in group)

@@ -29,22 +29,22 @@ class Axis:
         return x * self.fixed
 
 
-def coefficients(law: GrowthFit, axis: Axis) -> dict[str, Estimate]:
+def coefficients(fit: GrowthFit, axis: Axis) -> dict[str, Estimate]:
     """Return the terms of a fit with their intervals, and the evidence for the quadratic one."""
-    found = {}
+    metrics = {}
     for power, name in enumerate(("law_constant", "law_linear", "law_quadratic")):
-        if power >= len(law.chosen.coefficients):
-            found[name] = Estimate(None, unit="s", note=_TOO_FEW if law.p_value is None else _NOT_QUADRATIC)
+        if power >= len(fit.chosen.coefficients):
+            metrics[name] = Estimate(None, unit="s", note=_TOO_FEW if fit.p_value is None else _NOT_QUADRATIC)
             continue
-        value, low, high = law.chosen.coefficients[power], None, None
-        if law.chosen.spread is not None:
-            half = t_quantile(0.975, law.chosen.df) * float(law.chosen.covariance[power, power]) ** 0.5
+        value, low, high = fit.chosen.coefficients[power], None, None
+        if fit.chosen.spread is not None:
+            half = t_quantile(0.975, fit.chosen.df) * float(fit.chosen.covariance[power, power]) ** 0.5
             low, high = value - half, value + half
-        found[name] = Estimate(value, low, high, len(axis.x), "s")
-    found["law_quadratic_p"] = Estimate(law.p_value, n=len(axis.x), note="" if law.p_value is not None else _TOO_FEW)
-    spread = law.chosen.spread
-    found["law_spread"] = Estimate(spread, n=len(axis.x), note="" if spread is not None else "no point left")
-    return found
+        metrics[name] = Estimate(value, low, high, len(axis.x), "s")
+    metrics["law_quadratic_p"] = Estimate(fit.p_value, n=len(axis.x), note="" if fit.p_value is not None else _TOO_FEW)
+    spread = fit.chosen.spread
+    metrics["law_spread"] = Estimate(spread, n=len(axis.x), note="" if spread is not None else "no point left")
+    return metrics
 
 
 def held_out(axis: Axis) -> dict[str, Estimate]:

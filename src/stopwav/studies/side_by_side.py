@@ -35,7 +35,11 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
     headlines = _headlines(runs)
     rows = [row for index, run in enumerate(runs) for row in _rows(index, run, headlines)]
     absent = [run.record.path.stem for run in runs if run.study.followed is None]
-    columns = (Column("run", "left"), Column("engine", "left"), *(Column(one.headline) for one in headlines.values()))
+    columns = (
+        Column("run", "left"),
+        Column("engine", "left"),
+        *(Column(definition.headline) for definition in headlines.values()),
+    )
     table = (Table(columns, tuple(rows), title="Comparison of runs", sortable=True),) if rows else ()
     reason = "runs of training have none of these numbers; each is in its section below"
     left_out = (Note(f"Not in the table: {', '.join(absent)}: {reason}."),) if absent else ()
@@ -46,12 +50,12 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
 
 def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
     """The metrics that runs are compared by, with their headings."""
-    found: dict[str, Definition] = {}
+    headlines: dict[str, Definition] = {}
     for run in runs:
         if run.study.followed is not None:
             for metric, definition in run.study.definitions.headlines():
-                found.setdefault(metric, definition)
-    return found
+                headlines.setdefault(metric, definition)
+    return headlines
 
 
 def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:

@@ -59,8 +59,8 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
     @classmethod
     def options(cls) -> dict[str, Option]:
         """Return what the command line takes, by setting: a study's own settings first, then where the run goes."""
-        found = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
-        declared = {name: option for name, option in found.items() if option is not None}
+        options = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
+        declared = {name: option for name, option in options.items() if option is not None}
         shared = [name for name in declared if name in StudySpec.model_fields]
         return {name: declared[name] for name in [*(n for n in declared if n not in shared), *shared]}
 

@@ -115,8 +115,8 @@ class StudyRun:
     @cached_property
     def extras(self) -> dict[str, Extra]:
         """What the run says besides its results, by its key in `--json`."""
-        found = {key: extra(self) for key, extra in self.study.extras.items()}
-        return {key: extra for key, extra in found.items() if extra is not None}
+        computed = {key: extra(self) for key, extra in self.study.extras.items()}
+        return {key: extra for key, extra in computed.items() if extra is not None}
 
     @cached_property
     def view(self) -> Mapping[str, Any]:

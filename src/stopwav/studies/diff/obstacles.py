@@ -11,11 +11,11 @@ from stopwav.studies.comparable import Comparable
 
 def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]) -> list[str]:
     """Return why b cannot be compared with a: another machine, corpus, normaliser or setting of the run or an item."""
-    one, other = a.header, b.header
+    first, second = a.header, b.header
     rows: list[tuple[str, object, object]] = [
-        ("machine", _machine(one.machine), _machine(other.machine)),
-        ("corpus", _named(one.corpus, "digest"), _named(other.corpus, "digest")),
-        ("normaliser", _named(one.normaliser, "version"), _named(other.normaliser, "version")),
+        ("machine", _machine(first.machine), _machine(second.machine)),
+        ("corpus", _named(first.corpus, "digest"), _named(second.corpus, "digest")),
+        ("normaliser", _named(first.normaliser, "version"), _named(second.normaliser, "version")),
     ]
     rows += _shared(comparable.settings(a), comparable.settings(b), "")
     for name in names:
@@ -30,12 +30,12 @@ def _shared(a: Mapping[str, object], b: Mapping[str, object], of: str) -> list[t
 
 def differences(a: Record, b: Record) -> list[str]:
     """Return what differs between the runs though they may be compared, and the warnings each was measured under."""
-    found = [f"{what}: {before or 'none'} in a, {after or 'none'} in b" for what, before, after in _software(a, b)]
+    remarks = [f"{what}: {before or 'none'} in a, {after or 'none'} in b" for what, before, after in _software(a, b)]
     for which, record in (("a", a), ("b", b)):
         codes = dict.fromkeys(warning["code"] for warning in record.header.warnings)
         if codes:
-            found.append(f"{which} was measured under warnings: {', '.join(codes)}")
-    return found
+            remarks.append(f"{which} was measured under warnings: {', '.join(codes)}")
+    return remarks
 
 
 def visible(text: str) -> str:
@@ -47,12 +47,12 @@ def _software(a: Record, b: Record) -> Iterator[tuple[str, object, object]]:
     """Software that is not the same in both runs."""
     if a.header.stopwav != b.header.stopwav:
         yield "stopwav", a.header.stopwav, b.header.stopwav
-    one, other = a.header.machine, b.header.machine
+    first, second = a.header.machine, b.header.machine
     for field in ("system", "python"):
-        if one.get(field) != other.get(field):
-            yield field, one.get(field), other.get(field)
+        if first.get(field) != second.get(field):
+            yield field, first.get(field), second.get(field)
     for field in ("packages", "threads"):
-        before, after = one.get(field) or {}, other.get(field) or {}
+        before, after = first.get(field) or {}, second.get(field) or {}
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key):
                 yield key, before.get(key), after.get(key)

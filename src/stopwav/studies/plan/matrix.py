@@ -34,17 +34,17 @@ class Matrix:
     include: Sequence[Combination] = ()
 
     def combinations(self) -> list[Combination]:
-        """Every combination once, the last name varying fastest; then those that `include` adds."""
+        """Return every combination once, the last name varying fastest; then those that `include` adds."""
         every = [dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())]
-        kept = [one for one in every if not any(_holds(one, pattern) for pattern in self.exclude)]
-        for one in self.include:
-            if not any(_holds(there, one) for there in kept):
-                kept.append(one)
+        kept = [combination for combination in every if not any(_holds(combination, p) for p in self.exclude)]
+        for added in self.include:
+            if not any(_holds(combination, added) for combination in kept):
+                kept.append(added)
         return kept
 
 
 def read_matrix(node: Node) -> Matrix:
-    """The matrix that a node of a plan file describes."""
+    """Return the matrix that a node of a plan file describes."""
     entries = dict(node.mapping("matrix"))
     exclude, include = entries.pop("exclude", None), entries.pop("include", None)
     axes = {name: _axis(name, values) for name, values in entries.items()}
@@ -55,8 +55,8 @@ def read_matrix(node: Node) -> Matrix:
         raise StopwavError(f"{node.where}: matrix has {count} combinations, more than {MAX_COMBINATIONS}")
     matrix = Matrix(
         axes,
-        [_excluded(one, axes) for one in exclude.sequence("exclude")] if exclude else (),
-        [_included(one, axes) for one in include.sequence("include")] if include else (),
+        [_excluded(item, axes) for item in exclude.sequence("exclude")] if exclude else (),
+        [_included(item, axes) for item in include.sequence("include")] if include else (),
     )
     if not matrix.combinations():
         raise StopwavError(f"{node.where}: matrix excludes every combination")
@@ -64,33 +64,33 @@ def read_matrix(node: Node) -> Matrix:
 
 
 def references(node: Node) -> set[str]:
-    """The names in braces in the texts of a node."""
+    """Return the names in braces in the texts of a node."""
     if isinstance(node.value, dict | list):
         inner = node.value.values() if isinstance(node.value, dict) else node.value
-        return {name for one in inner for name in references(one)}
-    found = _REFERENCE.finditer(node.value) if isinstance(node.value, str) else ()
-    return {match[1] for match in found if match[1]}
+        return {name for item in inner for name in references(item)}
+    matches = _REFERENCE.finditer(node.value) if isinstance(node.value, str) else ()
+    return {match[1] for match in matches if match[1]}
 
 
 def fill(node: Node, combination: Combination) -> Node:
-    """The node with every `{name}` replaced; one that is the whole text keeps the type of its value."""
+    """Return the node with every `{name}` replaced; one that is the whole text keeps the type of its value."""
     if isinstance(node.value, dict):
-        return replace(node, value={key: fill(one, combination) for key, one in node.value.items()})
+        return replace(node, value={key: fill(item, combination) for key, item in node.value.items()})
     if isinstance(node.value, list):
-        return replace(node, value=[fill(one, combination) for one in node.value])
+        return replace(node, value=[fill(item, combination) for item in node.value])
     if not isinstance(node.value, str):
         return node
     alone = _REFERENCE.fullmatch(node.value)
     if alone and alone[1]:
         return replace(node, value=_value_of(alone[1], combination, node))
-    text = _REFERENCE.sub(lambda found: _text(found, combination, node), node.value)
+    text = _REFERENCE.sub(lambda match: _text(match, combination, node), node.value)
     return replace(node, value=text)
 
 
-def _text(found: re.Match[str], combination: Combination, node: Node) -> str:
-    if not found[1]:
-        return found[0][0]
-    value = _value_of(found[1], combination, node)
+def _text(match: re.Match[str], combination: Combination, node: Node) -> str:
+    if not match[1]:
+        return match[0][0]
+    value = _value_of(match[1], combination, node)
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -103,7 +103,7 @@ def _value_of(name: str, combination: Combination, node: Node) -> Any:
 def _axis(name: str, node: Node) -> list[Any]:
     if not _NAME.fullmatch(name):
         raise StopwavError(f"{node.key_where}: matrix name {shown(name)} must be letters, digits, - and _")
-    values = [_scalar(one, name) for one in node.sequence(f"matrix {name}")]
+    values = [_scalar(item, name) for item in node.sequence(f"matrix {name}")]
     if not values:
         raise StopwavError(f"{node.where}: matrix {name} has no values")
     for index, value in enumerate(values):
@@ -121,7 +121,7 @@ def _scalar(node: Node, name: str) -> Any:
 def _excluded(node: Node, axes: Mapping[str, Sequence[Any]]) -> Combination:
     pattern = _combination(node, axes, "exclude")
     for name, value in pattern.items():
-        if not any(_same(value, one) for one in axes[name]):
+        if not any(_same(value, other) for other in axes[name]):
             raise StopwavError(f"{node.value[name].where}: exclude: {name} is never {shown(value)} in the matrix")
     return pattern
 

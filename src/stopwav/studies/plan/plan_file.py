@@ -17,7 +17,7 @@ from stopwav.studies.plan.yaml_file import Node, as_node, kind, parse_yaml, read
 from stopwav.studies.spec import StudySpec, flag_of, format_validation_error, list_item, setting_of
 from stopwav.studies.study import Study, find_study, study_names
 
-# The setting that holds several engines: cells that differ in nothing else become one run, in which they take turns.
+# The setting that holds several engines: runs that differ in nothing else become one, in which they are interleaved.
 _ENGINES = "engines"
 
 
@@ -38,13 +38,13 @@ class PlannedRun:
 
 
 def read_plan(path: Path | str, overrides: Mapping[str, Any] | None = None) -> list[PlannedRun]:
-    """The runs that a plan file asks for, all of them checked; overrides win over what the file says."""
+    """Return the runs that a plan file asks for, all of them checked; overrides win over the file."""
     nodes = {key: as_node(value, f"override {key}") for key, value in (overrides or {}).items()}
     return planned_runs(read_yaml(Path(path)), nodes)
 
 
 def parse_override(text: str) -> tuple[str, Node]:
-    """The key and the value of `--set KEY=VALUE`."""
+    """Return the key and the value of `--set KEY=VALUE`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise StopwavError(f"--set {shown(text)}: write KEY=VALUE, such as --set limit=5")
@@ -53,7 +53,7 @@ def parse_override(text: str) -> tuple[str, Node]:
 
 
 def planned_runs(root: Node, overrides: Mapping[str, Node]) -> list[PlannedRun]:
-    """The runs that a file's content asks for."""
+    """Return the runs that the content of a file asks for."""
     shared = dict(root.mapping("the file"))
     listed = shared.pop("studies", None)
     if listed is None:
@@ -74,8 +74,8 @@ def planned_runs(root: Node, overrides: Mapping[str, Node]) -> list[PlannedRun]:
 def _entry(node: Node) -> tuple[Study, Node]:
     entry = node.mapping("an item of studies")
     if len(entry) != 1:
-        found = ", ".join(map(shown, entry)) or "nothing"
-        raise StopwavError(f"{node.where}: an item of studies names one study and holds its settings, here {found}")
+        names = ", ".join(map(shown, entry)) or "nothing"
+        raise StopwavError(f"{node.where}: an item of studies names one study and holds its settings, here {names}")
     ((name, settings),) = entry.items()
     if name not in study_names():
         raise StopwavError(f"{settings.key_where}: unknown study {shown(name)}; {suggestion(name, study_names())}")
@@ -123,20 +123,20 @@ def _expand(study: Study, node: Node, shared: Mapping[str, Node], overrides: Map
 
 def _named(study: Study, level: Mapping[str, Node]) -> dict[str, Node]:
     """The settings of one level that the study takes, by parameter name."""
-    found: dict[str, Node] = {}
+    settings: dict[str, Node] = {}
     for key, node in level.items():
         name = setting_of(study.spec, key)
-        if name in found:
-            raise StopwavError(f"{node.key_where}: {shown(key)} is the same as the key at {found[name].key_where}")
+        if name in settings:
+            raise StopwavError(f"{node.key_where}: {shown(key)} is the same as the key at {settings[name].key_where}")
         if name is not None:
-            found[name] = node
+            settings[name] = node
     quick = level.get("quick")
     if quick is not None and "rounds" in study.spec.model_fields:
         if not isinstance(quick.value, bool):
             raise StopwavError(f"{quick.where}: quick should be true or false, not {kind(quick)}")
         if quick.value:
-            found["rounds"] = replace(quick, value=1)
-    return found
+            settings["rounds"] = replace(quick, value=1)
+    return settings
 
 
 def _filled(study: Study, settings: dict[str, Node], matrix: Matrix, where: Node) -> Iterator[dict[str, Node]]:
@@ -200,7 +200,7 @@ def _wrong(error: ValidationError, study: Study, entry: Node, nodes: Mapping[str
 
 
 def _together(runs: list[PlannedRun]) -> list[PlannedRun]:
-    """The runs of one matrix, those that differ in the engines alone as one run, so that the engines are interleaved."""
+    """The runs of one matrix, those that differ in their engines alone as one run, which interleaves the engines."""
     if _ENGINES not in runs[0].arguments:
         return runs
     merged: dict[str, PlannedRun] = {}

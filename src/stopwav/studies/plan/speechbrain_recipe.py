@@ -1,4 +1,4 @@
-"""SpeechBrain's profiling recipe (`profile.yaml`), read as data: what it asks for, as arguments of `stopwav.grid`.
+"""SpeechBrain's profiling recipe (`profile.yaml`), read as data: its settings as arguments of `stopwav.grid`.
 
 HyperPyYAML would make objects from tags such as `!new:`. Here every tag is refused but `!ref`, which is replaced as
 text: `!ref <folder>/a.wav`.
@@ -19,15 +19,15 @@ _MODEL = "pretrained_model"
 _DIMENSIONS = "profiling_dimensions"
 _REF = "!ref"
 _REFERENCE = re.compile(r"<([^<>]*)>")
-# A recipe has a handful of references. One that goes round has no end, and a few that double at each step hardly one.
+# A recipe has a handful of references. A circular one has no end, and a few that double at each step take too long.
 _MAX_REFERENCES = 100
-# What SpeechBrain's script takes where the file says nothing. Its input is then noise.
+# The defaults of SpeechBrain's script. Its input is then noise.
 _DURATIONS_S = (1, 2)
 _BATCH_SIZES = (1, 2)
 
 
 def is_recipe(engine: str) -> bool:
-    """Whether what stands in the place of an engine is the name of a recipe file."""
+    """Return whether the name of an engine is that of a recipe file."""
     return engine.endswith((".yaml", ".yml"))
 
 
@@ -43,7 +43,7 @@ def expand_recipe(settings: dict[str, Any], given: Collection[str]) -> dict[str,
 
 
 def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]:
-    """The arguments of `stopwav.grid` for a recipe file, but for those given; paths are taken from where it lies."""
+    """Return the arguments of `stopwav.grid` for a recipe file, except those given; paths are relative to the file."""
     file = Path(path)
     root = read_yaml(file, frozenset({_REF})).mapping("the file")
     named: list[str] = []
@@ -96,11 +96,11 @@ def _engine(file: Path, section: Node, model: Mapping[str, Node]) -> str:
         # Where SpeechBrain puts what it fetched: a model that is there needs no fetching.
         folders.append(file.parent / _text(model["savedir"], "savedir"))
     # A folder, or else the name of a model on a hub.
-    found = next((str(folder) for folder in folders if (folder / "hyperparams.yaml").is_file()), source)
-    for part in (found, kind_of_model):
+    model_source = next((str(folder) for folder in folders if (folder / "hyperparams.yaml").is_file()), source)
+    for part in (model_source, kind_of_model):
         if "," in part:
             raise StopwavError(f"{section.where}: {shown(part)} has a comma, which the name of an engine cannot hold")
-    return f"speechbrain:{found},type={kind_of_model}"
+    return f"speechbrain:{model_source},type={kind_of_model}"
 
 
 def _text(node: Node, key: str) -> str:
@@ -111,19 +111,19 @@ def _text(node: Node, key: str) -> str:
 
 def _positive_numbers(node: Node, file: Path) -> list[float]:
     key = "audio_mockup_secs"
-    return [_positive(one, (int, float), f"{key} should be a number of seconds") for one in _several(node, key)]
+    return [_positive(item, (int, float), f"{key} should be a number of seconds") for item in _several(node, key)]
 
 
 def _positive_counts(node: Node, file: Path) -> list[int]:
     key = "batch_sizes"
-    return [_positive(one, (int,), f"{key} should be a whole number") for one in _several(node, key)]
+    return [_positive(item, (int,), f"{key} should be a whole number") for item in _several(node, key)]
 
 
 def _several(node: Node, key: str) -> list[Node]:
-    found = node.sequence(key)
-    if not found:
+    items = node.sequence(key)
+    if not items:
         raise StopwavError(f"{node.where}: {key} is empty")
-    return found
+    return items
 
 
 def _positive(node: Node, types: tuple[type, ...], what: str) -> Any:
@@ -153,36 +153,36 @@ def _audio(node: Node, file: Path) -> str:
 def _resolve(node: Node, root: Mapping[str, Node], named: list[str]) -> Node:
     """The node with every `!ref` replaced by what it refers to; the names of those are added to `named`."""
     if isinstance(node.value, dict):
-        return replace(node, value={key: _resolve(one, root, named) for key, one in node.value.items()})
+        return replace(node, value={key: _resolve(item, root, named) for key, item in node.value.items()})
     if isinstance(node.value, list):
-        return replace(node, value=[_resolve(one, root, named) for one in node.value])
+        return replace(node, value=[_resolve(item, root, named) for item in node.value])
     if node.tag != _REF:
         return node
     alone = _REFERENCE.fullmatch(node.value.strip())
     if alone:
-        found = _referred(alone[1], node, root, named)
-        return replace(found, where=node.where, key_where=node.key_where)
+        referred = _referred(alone[1], node, root, named)
+        return replace(referred, where=node.where, key_where=node.key_where)
     text = _REFERENCE.sub(lambda match: _as_text(_referred(match[1], node, root, named), node), node.value)
     return replace(node, value=text, tag="")
 
 
 def _referred(path: str, node: Node, root: Mapping[str, Node], named: list[str]) -> Node:
-    """What `<key>` or `<key[inner]>` refers to."""
+    """The node that `<key>` or `<key[inner]>` refers to."""
     named.append(path.split("[")[0].strip())
     if len(named) > _MAX_REFERENCES:
-        raise StopwavError(f"{node.where}: {_REF} <{path[:80]}> goes round, or there are more than {_MAX_REFERENCES}")
+        raise StopwavError(f"{node.where}: {_REF} <{path[:80]}> is circular, or there are more than {_MAX_REFERENCES}")
     entries: Any = root
-    found = None
+    referred = None
     for name in re.split(r"[\[\]]+", path.strip().rstrip("]")):
-        found = entries.get(name) if isinstance(entries, Mapping) else None
-        if found is None:
+        referred = entries.get(name) if isinstance(entries, Mapping) else None
+        if referred is None:
             raise StopwavError(f"{node.where}: {_REF} <{path[:80]}>: there is no {shown(name)} in the file")
-        entries = found.value
-    assert found is not None
-    return _resolve(found, root, named)
+        entries = referred.value
+    assert referred is not None
+    return _resolve(referred, root, named)
 
 
-def _as_text(found: Node, node: Node) -> str:
-    if found.value is None or isinstance(found.value, dict | list):
-        raise StopwavError(f"{node.where}: {_REF} to {kind(found)} cannot stand within a text")
-    return str(found.value)
+def _as_text(referred: Node, node: Node) -> str:
+    if referred.value is None or isinstance(referred.value, dict | list):
+        raise StopwavError(f"{node.where}: {_REF} to {kind(referred)} cannot stand within a text")
+    return str(referred.value)

@@ -1,4 +1,8 @@
-"""A YAML file as data, with the place of every value; nothing in it is ever executed."""
+"""A YAML file as data, with the place of every value; nothing in it is ever executed.
+
+Built on PyYAML's nodes by hand: ruamel.yaml has positions and duplicate keys too, but most of this file is limits,
+refused tags and messages, which would stay; it would save some 25 of 200 lines, and files that say `yes` would break.
+"""
 
 from __future__ import annotations
 
@@ -36,48 +40,48 @@ class Node:
     tag: str = ""
 
     def plain(self) -> Any:
-        """The value without places."""
+        """Return the value without places."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
     def mapping(self, what: str) -> dict[str, Node]:
-        """The value, which must be a mapping."""
+        """Return the value, which must be a mapping."""
         if not isinstance(self.value, dict):
             raise StopwavError(f"{self.where}: {what} must be a mapping (`key: value` lines), not {kind(self)}")
         return self.value
 
     def sequence(self, what: str) -> list[Node]:
-        """The value, which must be a list."""
+        """Return the value, which must be a list."""
         if not isinstance(self.value, list):
             raise StopwavError(f"{self.where}: {what} must be a list ([a, b] or `- a` lines), not {kind(self)}")
         return self.value
 
 
 def as_node(value: Any, where: str) -> Node:
-    """A value that came from elsewhere than a file, as a node."""
+    """Return a value that does not come from a file as a node."""
     if isinstance(value, dict):
-        return Node({str(key): as_node(one, where) for key, one in value.items()}, where, where)
+        return Node({str(key): as_node(item, where) for key, item in value.items()}, where, where)
     if isinstance(value, list | tuple):
-        return Node([as_node(one, where) for one in value], where, where)
+        return Node([as_node(item, where) for item in value], where, where)
     return Node(str(value) if isinstance(value, Path) else value, where, where)
 
 
 def kind(node: Node) -> str:
-    """What a node is, for a message."""
+    """Return the kind of a node, for a message."""
     if isinstance(node.value, dict | list):
         return "a mapping" if isinstance(node.value, dict) else "a list"
     return "nothing" if node.value is None else shown(node.value)
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: on one line, short, with no character that could rewrite the terminal."""
+    """Return a value as a message shows it: on one line, short, with no character that could rewrite the terminal."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def read_yaml(path: Path, tags: frozenset[str] = frozenset()) -> Node:
-    """What a YAML file holds; the named tags are kept for the caller, every other is refused."""
+    """Return the content of a YAML file; the named tags are kept for the caller, every other is refused."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -96,9 +100,9 @@ def read_yaml(path: Path, tags: frozenset[str] = frozenset()) -> Node:
 
 
 def parse_yaml(text: str, name: str, tags: frozenset[str] = frozenset()) -> Node:
-    """What a text of YAML holds, its places said to be in `name`."""
+    """Return the content of a text of YAML, whose places are in `name`."""
     try:
-        found = yaml.compose(text, Loader=yaml.SafeLoader)
+        yaml_node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         raise StopwavError(_syntax_error(error, name)) from None
     except yaml.reader.ReaderError as error:
@@ -106,9 +110,9 @@ def parse_yaml(text: str, name: str, tags: frozenset[str] = frozenset()) -> Node
         raise StopwavError(f"{name}:{line}: character {error.character:#04x} is not allowed in YAML") from None
     except RecursionError:
         raise StopwavError(f"{name}: nested more than {MAX_DEPTH} deep") from None
-    if found is None:
+    if yaml_node is None:
         return Node(None, name, name)
-    return _Reader(name, tags).node(found)
+    return _Reader(name, tags).node(yaml_node)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, name: str) -> str:
@@ -127,24 +131,24 @@ class _Reader:
     def __init__(self, name: str, tags: frozenset[str]) -> None:
         self._name, self._tags, self._count = name, tags, 0
 
-    def node(self, found: yaml.Node, depth: int = 1) -> Node:
-        where = self._place(found)
+    def node(self, yaml_node: yaml.Node, depth: int = 1) -> Node:
+        where = self._place(yaml_node)
         self._count += 1
         if depth > MAX_DEPTH:
             raise StopwavError(f"{where}: nested more than {MAX_DEPTH} deep")
         if self._count > MAX_VALUES:
             raise StopwavError(f"{where}: more than {MAX_VALUES} values, aliases written out")
-        if isinstance(found, yaml.ScalarNode):
-            tag = found.tag if found.tag in self._tags else ""
-            return Node(found.value if tag else self._scalar(found, where), where, tag=tag)
-        self._check_tag(found, where, ("map", "seq"))
-        if isinstance(found, yaml.SequenceNode):
-            return Node([self.node(item, depth + 1) for item in found.value], where)
-        return Node(dict(self._items(found, depth)), where)
+        if isinstance(yaml_node, yaml.ScalarNode):
+            tag = yaml_node.tag if yaml_node.tag in self._tags else ""
+            return Node(yaml_node.value if tag else self._scalar(yaml_node, where), where, tag=tag)
+        self._check_tag(yaml_node, where, ("map", "seq"))
+        if isinstance(yaml_node, yaml.SequenceNode):
+            return Node([self.node(item, depth + 1) for item in yaml_node.value], where)
+        return Node(dict(self._items(yaml_node, depth)), where)
 
-    def _items(self, found: yaml.Node, depth: int) -> Iterator[tuple[str, Node]]:
+    def _items(self, yaml_node: yaml.Node, depth: int) -> Iterator[tuple[str, Node]]:
         first: dict[str, str] = {}
-        for key_node, value_node in found.value:
+        for key_node, value_node in yaml_node.value:
             where = self._place(key_node)
             key = self._key(key_node, where)
             if key in first:
@@ -152,51 +156,51 @@ class _Reader:
             first[key] = where
             yield key, replace(self.node(value_node, depth + 1), key_where=where)
 
-    def _key(self, found: yaml.Node, where: str) -> str:
-        if isinstance(found, yaml.ScalarNode) and found.tag == f"{_STANDARD}merge":
+    def _key(self, yaml_node: yaml.Node, where: str) -> str:
+        if isinstance(yaml_node, yaml.ScalarNode) and yaml_node.tag == f"{_STANDARD}merge":
             raise StopwavError(f"{where}: merge keys (<<) are not read; write the keys out")
-        key = self._scalar(found, where) if isinstance(found, yaml.ScalarNode) else None
+        key = self._scalar(yaml_node, where) if isinstance(yaml_node, yaml.ScalarNode) else None
         if not isinstance(key, str):
             raise StopwavError(f"{where}: a key must be text; put it in quotes")
         return key
 
-    def _scalar(self, found: yaml.ScalarNode, where: str) -> Any:
+    def _scalar(self, yaml_node: yaml.ScalarNode, where: str) -> Any:
         # A date, or `=`, is text like any other here.
-        self._check_tag(found, where, ("str", "int", "float", "bool", "null", "timestamp", "value"))
+        self._check_tag(yaml_node, where, ("str", "int", "float", "bool", "null", "timestamp", "value"))
         try:
-            value = _construct(found)
+            value = _construct(yaml_node)
         except (ValueError, KeyError, IndexError, OverflowError):
-            tag = found.tag.removeprefix(_STANDARD)
-            raise StopwavError(f"{where}: {shown(found.value)} cannot be read as {tag}") from None
+            tag = yaml_node.tag.removeprefix(_STANDARD)
+            raise StopwavError(f"{where}: {shown(yaml_node.value)} cannot be read as {tag}") from None
         if isinstance(value, float) and not math.isfinite(value):
-            raise StopwavError(f"{where}: {shown(found.value)} is not a number that can be used")
+            raise StopwavError(f"{where}: {shown(yaml_node.value)} is not a number that can be used")
         if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
             raise StopwavError(f"{where}: {shown(value)} is half a character; it has no UTF-8")
         return value
 
-    def _check_tag(self, found: yaml.Node, where: str, allowed: tuple[str, ...]) -> None:
-        if found.tag.removeprefix(_STANDARD) not in allowed or not found.tag.startswith(_STANDARD):
-            tag = found.tag.replace(_STANDARD, "!!", 1)
+    def _check_tag(self, yaml_node: yaml.Node, where: str, allowed: tuple[str, ...]) -> None:
+        if yaml_node.tag.removeprefix(_STANDARD) not in allowed or not yaml_node.tag.startswith(_STANDARD):
+            tag = yaml_node.tag.replace(_STANDARD, "!!", 1)
             raise StopwavError(f"{where}: tag {shown(tag)} is refused: the file is data, nothing in it is executed")
 
-    def _place(self, found: yaml.Node) -> str:
-        return f"{self._name}:{found.start_mark.line + 1}:{found.start_mark.column + 1}"
+    def _place(self, yaml_node: yaml.Node) -> str:
+        return f"{self._name}:{yaml_node.start_mark.line + 1}:{yaml_node.start_mark.column + 1}"
 
 
-def _construct(found: yaml.ScalarNode) -> Any:
+def _construct(yaml_node: yaml.ScalarNode) -> Any:
     maker = yaml.constructor.SafeConstructor()
-    name = found.tag.removeprefix(_STANDARD)
+    name = yaml_node.tag.removeprefix(_STANDARD)
     if name == "null":
         return None
-    if ":" in found.value:
+    if ":" in yaml_node.value:
         # YAML 1.1 counts 1:30 in sixties; nobody who writes it here means 90.
-        return found.value
+        return yaml_node.value
     if name == "bool":
-        return maker.construct_yaml_bool(found)
+        return maker.construct_yaml_bool(yaml_node)
     if name == "int":
-        return maker.construct_yaml_int(found)
+        return maker.construct_yaml_int(yaml_node)
     if name == "float":
-        return maker.construct_yaml_float(found)
-    if found.style is None and _EXPONENT.fullmatch(found.value):
-        return float(found.value)
-    return found.value
+        return maker.construct_yaml_float(yaml_node)
+    if yaml_node.style is None and _EXPONENT.fullmatch(yaml_node.value):
+        return float(yaml_node.value)
+    return yaml_node.value
