@@ -55,7 +55,7 @@ with `--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and t
 
 `compare` has one result per engine (`"kind": "engine"`, with its `modules` and the tensors that are `shared` in its
 `params`); then one per engine and length (`"kind": "length"`, with `of`, `frames`, `audio_s`, and multiply-adds by
-module); then one per engine with a scaling fit of its latency (`"kind": "law"`). It has one more key, `"card": {"engines",
+module); then one per scaling fit of an engine's latency (`"kind": "law"`). It has one more key, `"card": {"engines",
 "verdicts", "by_length", "pareto": {"axes", "members", "beaten", "left_out"}, "expectations": [{"text", "judgement",
 "reason", "verdict"}]}`. Each verdict is a change as `diff --json` prints it, with `of` and `against` for the two
 engines: `a` is the one it is compared `against`, `b` the one it is `of`, `value` is `b` relative to `a`, and `frames`
@@ -69,7 +69,7 @@ corpus's lengths the batches span, as two shares. A loss that is missing is `ski
 WARNINGS = (
     (
         "`stream-error`, `stream-timeout`, `stream-crashed`, `stream-oom`, `stream-skipped`",
-        "utterances that were not measured",
+        "utterances not measured",
     ),
     ("`cell-oom`, `cell-timeout`, `cell-crashed`, `cell-error`", "how a cell ended, with its last words"),
     ("`loss-missing`, `loss-device`", "a loss that is not installed, or does not run on the device"),
@@ -79,7 +79,7 @@ WARNINGS = (
     ("`trace-failed`, `trace-empty`", "a cell or a loss without a profiler trace, or with an empty one"),
     (
         "`sample-error`, `sample-timeout`, `sample-crashed`, `sample-oom`, `sample-skipped`",
-        "inputs that were not measured",
+        "inputs not measured",
     ),
     ("`model-…`, `energy-…`", "how inspecting an engine, or metering it, ended"),
     ("`samples-repeat`", "a corpus with fewer utterances than samples"),
@@ -122,8 +122,8 @@ OTHERS = """
 there is none, `skipped` the files in the folder that are no runs.
 
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary"}]}`; `version` and
-`streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install` is the
-command that installs it.
+`streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install` is
+the command that installs it.
 
 `loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
 
@@ -134,8 +134,8 @@ command that installs it.
 that were written.
 
 `doctor`: `{"stopwav", "machine": {…}, "steadiness": {"values", "p10_s", "p50_s", "p90_s"}, "sensors": [{"name",
-"available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is as in the header of a [run file](run-file.md),
-`steadiness` the time of a fixed piece of work in one thread, repeated for 2 s.
+"available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is as in the header of a
+[run file](run-file.md), `steadiness` the time of a fixed piece of work in one thread, repeated for 2 s.
 """
 
 
