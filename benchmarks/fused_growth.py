@@ -17,7 +17,7 @@ from stopwav.measure.machine import describe
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.speech.batches import make_batches
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies.loss.loss_step import StepCall, StepPlace, StepRunner
+from stopwav.studies.loss.loss_step import LossRunner, LossSetup, LossStep
 from stopwav.studies.loss.spec import LOSS_PLAN
 
 WIDTH = 512
@@ -50,10 +50,10 @@ class Probe:
         clock = KernelClock(self._device)
         return median(clock.time(call).device_s or 0.0 for _ in range(STEPS)), peak
 
-    def _call(self, batch_size: int, vocab: int) -> StepCall:
-        place = StepPlace(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
+    def _call(self, batch_size: int, vocab: int) -> LossStep:
+        setup = LossSetup(self._loss, vocab, WIDTH, 0, self._dtype, self._device)
         shapes = make_batches(load_shapes(), batch_size=batch_size)[0]
-        return StepRunner(place, LOSS_PLAN).call(shapes, seed=0)
+        return LossRunner(setup, LOSS_PLAN).step(shapes, seed=0)
 
 
 class LossProcess:

@@ -24,11 +24,11 @@ from stopwav.losses.oracle import oracle_logits
 from stopwav.losses.precision import DTYPES, Arithmetic, Precision
 from stopwav.losses.registry import find_loss
 from stopwav.measure.machine import describe
-from stopwav.models.weights import disable_amx_in_vm
+from stopwav.models.checkpoint import disable_amx_in_vm
 from stopwav.record import Result
 from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
-from stopwav.studies.loss.loss_step import StepCall
+from stopwav.studies.loss.loss_step import LossStep
 from stopwav.studies.loss.run import loss as measure
 from stopwav.studies.study import results
 
@@ -96,7 +96,7 @@ def times(batches: int) -> None:
             forward_s, step_s, wall_s, peak = 0.0, 0.0, 0.0, 0
             for seed, shapes in enumerate(layout):
                 batch = inputs_of(shapes, precision, seed=seed)
-                step = StepCall(FUSED, batch)
+                step = LossStep(FUSED, batch)
                 step_s += device_s(step) / batches
                 forward_s += device_s(lambda batch=batch: FUSED.losses(batch)) / batches  # type: ignore[misc]
                 wall_s += wall_time_s(step) / batches
@@ -130,7 +130,7 @@ def stages() -> None:
         with Arithmetic(dtype, precision == "tf32" if dtype == torch.float32 else None).products():
             ceiling = ceilings(dtype)
         floors = floors_s(shapes.cells, WIDTH, SYMBOLS, dtype, ceiling)
-        times = stage_times_s(StepCall(FUSED, inputs_of(shapes, precision)))
+        times = stage_times_s(LossStep(FUSED, inputs_of(shapes, precision)))
         print(
             f"{precision}: at best {ceiling.bytes_per_s / 1e12:.2f} TB/s and {ceiling.operations_per_s / 1e12:.0f} "
             f"TFLOP/s; {shapes.cells:,} cells\n"

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from stopwav.engines.hybrid_recogniser import FAMILIES, Family
 from stopwav.measure.machine import describe
+from stopwav.models.checkpoint import disable_amx_in_vm
 from stopwav.models.hybrid import Decoding, Hybrid, decode
-from stopwav.models.weights import disable_amx_in_vm
 
 # Both families make one encoder frame of four feature frames of 10 ms.
 FRAMES_PER_S = 25

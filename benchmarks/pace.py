@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import sys
 
+from stopwav.measure.clock import Pace
 from stopwav.measure.machine import describe
-from stopwav.measure.pacer import Pace
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import Trace, trace_from_json
 from stopwav.speech.latency import reconstructed_lags

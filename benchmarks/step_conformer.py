@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 
 import stopwav
-from stopwav.report.numbers import format_bytes
+from stopwav.report.text import format_bytes
 
 # Forward CUDA ms per step, as published.
 PUBLISHED = {

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
     from stopwav.stats import Estimate, Verdict
-    from stopwav.studies.compare.card import Card
+    from stopwav.studies.compare.card import Card, card
     from stopwav.studies.compare.run import compare
-    from stopwav.studies.compare.verdicts import card
     from stopwav.studies.diff.diff import diff
     from stopwav.studies.diff.gate import gate
     from stopwav.studies.grid.run import grid
@@ -74,7 +73,7 @@ _LAZY = {
     "TrainingBatch": "stopwav.measure.training_step",
     "Verdict": "stopwav.stats",
     "analyse": "stopwav.profiling.analysis",
-    "card": "stopwav.studies.compare.verdicts",
+    "card": "stopwav.studies.compare.card",
     "compare": "stopwav.studies.compare.run",
     "diff": "stopwav.studies.diff.diff",
     "explanation": "stopwav.studies.latency.explain",

@@ -15,10 +15,10 @@ import pytest
 from synthetic import write_run
 
 from stopwav.record import Record
-from stopwav.report.page import Section, render_page
+from stopwav.report.page import render_page
 from stopwav.speech.corpus import bundled_corpus
-from stopwav.studies.latency.view import latency_view
-from stopwav.studies.study import results
+from stopwav.studies.side_by_side import page_section
+from stopwav.studies.study import StudyRun
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
@@ -99,9 +99,8 @@ def make_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Write the page of a run file."""
 
     def make(*runs: Path) -> Path:
-        records = [Record.read(run) for run in runs]
         page = tmp_path_factory.mktemp("page") / "page.html"
-        html = render_page([Section(record, results(record), latency_view(record)) for record in records])
+        html = render_page([page_section(StudyRun(Record.read(run))) for run in runs])
         page.write_text(html, encoding="utf-8")
         return page
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from compare_runs import whole
 
-import stopwav
-from stopwav.report.page import Section, render_page
+from stopwav.report.page import render_page
+from stopwav.studies.side_by_side import page_section
+from stopwav.studies.study import StudyRun
 
 pytestmark = pytest.mark.browser
 
@@ -17,9 +18,8 @@ HOSTILE = "one</script><script>window.pwned=1</script><img/src=x/onerror='window
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compare")
     record = whole(folder, engines=(HOSTILE, "steady", "w" * 5000))
-    section = Section(record, stopwav.results(record), {"card": stopwav.card(record)})
     path = folder / "page.html"
-    path.write_text(render_page([section]), encoding="utf-8")
+    path.write_text(render_page([page_section(StudyRun(record))]), encoding="utf-8")
     return path
 
 
@@ -31,9 +31,9 @@ def test_it_draws_every_chart_with_no_error_and_no_request(browser, page: Path) 
     )
     # Two engines and their rings; two at four lengths, twice; two with two modules.
     assert marks == [
-        ["Word errors against pace", 4],
+        ["Word error rate against RTFx", 4],
         ["Latency over the length of the input", 8],
-        ["Energy of an utterance, gross, over the length of the input", 8],
+        ["Energy per utterance, gross, over the length of the input", 8],
         ["Parameters by module", 4],
     ]
     bands = "return document.querySelectorAll('#s0-chart-1 svg .mark-area path').length"

@@ -6,9 +6,9 @@ import pytest
 from synthetic import write_run
 
 from stopwav.record import Record
-from stopwav.report.page import Section, render_page
-from stopwav.studies.latency.view import latency_view
-from stopwav.studies.study import results
+from stopwav.report.page import render_page
+from stopwav.studies.side_by_side import page_section
+from stopwav.studies.study import StudyRun
 
 pytestmark = [pytest.mark.alone, pytest.mark.browser]
 
@@ -19,11 +19,12 @@ LARGEST_BYTES, LONGEST_S = 8_000_000, 3.0
 @pytest.fixture(scope="module")
 def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
-    record = Record.read(write_run(folder / "latency-large.jsonl", ENGINES, UTTERANCES, CHUNKS))
+    run = StudyRun(Record.read(write_run(folder / "latency-large.jsonl", ENGINES, UTTERANCES, CHUNKS)))
     # The table has as many numbers however many utterances there are; bootstrapping 2,000 takes most of a minute.
-    few = Record.read(write_run(folder / "latency-small.jsonl", ENGINES, 20, CHUNKS))
+    few = StudyRun(Record.read(write_run(folder / "latency-small.jsonl", ENGINES, 20, CHUNKS)))
+    run.results = few.results
     page = folder / "page.html"
-    page.write_text(render_page([Section(record, results(few), latency_view(record))]), encoding="utf-8")
+    page.write_text(render_page([page_section(run)]), encoding="utf-8")
     return page
 
 

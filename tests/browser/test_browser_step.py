@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import stopwav
-from stopwav.report.page import Section, render_page
-from stopwav.studies.step.results import step_view
+from stopwav.cli.output import write_page
+from stopwav.studies.study import StudyRun
 
 pytestmark = pytest.mark.browser
 
@@ -27,7 +27,7 @@ def step_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     record = stopwav.step(model, lambda _: (data, None), lambda y, _: y.sum(), optimizer, steps=3, save=folder)
     page = folder / "step.html"
-    page.write_text(render_page([Section(record, stopwav.results(record), step_view(record))]), encoding="utf-8")
+    write_page([StudyRun(record)], page)
     return page
 
 

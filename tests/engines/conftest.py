@@ -9,7 +9,7 @@ from string import ascii_lowercase
 import pytest
 
 with contextlib.suppress(ImportError):
-    from stopwav.models.weights import disable_amx_in_vm
+    from stopwav.models.checkpoint import disable_amx_in_vm
 
     # oneDNN reads its settings when it is first used, which may be in any test.
     disable_amx_in_vm()

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stopwav.models.weights import disable_amx_in_vm  # noqa: E402
+from stopwav.models.checkpoint import disable_amx_in_vm  # noqa: E402
 
 # oneDNN reads its settings on first use, which may be in any test.
 disable_amx_in_vm()

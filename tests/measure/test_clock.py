@@ -7,8 +7,7 @@ import pytest
 from fake_clock import FakeClock
 from stopwav.engines.fake import spin
 from stopwav.errors import StopwavError
-from stopwav.measure.clock import CudaClock, KernelClock, WallClock
-from stopwav.measure.pacer import Pace, feed
+from stopwav.measure.clock import CudaClock, KernelClock, Pace, WallClock, feed
 
 
 def has_cuda() -> bool:

@@ -15,9 +15,8 @@ import pytest
 from fake_machine import FakeNvml, cgroup_v2, tree
 
 from stopwav.measure.health import list_sensors
-from stopwav.measure.machine import clock_step_s, describe, throttle_count, usable_cores
+from stopwav.measure.machine import clock_step_s, cpu_quota, describe, memory_limit_bytes, throttle_count, usable_cores
 from stopwav.measure.nvml import Gpu, NoNvml
-from stopwav.measure.system_files import cpu_quota, memory_limit_bytes
 
 NO_NVML = NoNvml("not asked for")
 SRC = str(Path(__file__).resolve().parents[2] / "src")

@@ -118,7 +118,7 @@ def test_a_result_that_the_loss_does_not_use_hides_no_row(clock: FakeClock) -> N
         lambda output, _: output.sum(),
         torch.optim.SGD(model.parameters(), lr=0.1),
     )
-    parts = StepRunner(job, depth=3, steps=1, now_ns=clock.now_ns).take(0)["watched"]["parts"]
+    parts = StepRunner(job, depth=3, steps=1, now_ns=clock.now_ns).measure(0)["watched"]["parts"]
     found = {(row, phase): round(1e3 * wall_s) for row, phase, wall_s, _ in parts if wall_s > 0}
     assert found == {
         ("first", "forward"): 1, ("second", "forward"): 2, ("first", "backward"): 10, ("second", "backward"): 20,

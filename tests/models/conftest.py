@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from stopwav.models.weights import disable_amx_in_vm
+from stopwav.models.checkpoint import disable_amx_in_vm
 
 # oneDNN reads its settings when it is first used, which may be in any test.
 disable_amx_in_vm()

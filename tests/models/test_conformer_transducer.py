@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from stopwav.models.conformer_transducer import ConformerTransducer, TransducerShape
-from stopwav.models.scaled import BasicNorm, ScaledLinear
-from stopwav.models.scaled_conformer import EncoderShape
+from stopwav.models.scaled import BasicNorm, EncoderShape, ScaledLinear
 
 TINY = TransducerShape(
     EncoderShape(bands=16, width=16, heads=2, feed_forward=24, kernel=3, layers=2, channels=(2, 2, 4), dropout=0.0),

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from stopwav.errors import StopwavError
+from stopwav.models.checkpoint import read_rules, rename
 from stopwav.models.conformer import ConformerShape
 from stopwav.models.hybrid import Hybrid
 from stopwav.models.lstm import LstmShape
-from stopwav.models.renaming import read_rules, rename
 
 FILE = Path("model.pth")
 

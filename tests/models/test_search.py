@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from plain_search import Network, beam_search, greedy
 from torch import Tensor
 
-from stopwav.models.scorer import FIRST_SLOTS, Prefix, Scorer
-from stopwav.models.search import BeamSearch, GreedySearch
+from stopwav.models.checkpoint import DenseLinear
+from stopwav.models.search import FIRST_SLOTS, BeamSearch, GreedySearch, Prefix, Scorer
 from stopwav.models.transducer import Joiner, Predictor
 from stopwav.models.transducer_steps import JoinerStep, PredictorStep
-from stopwav.models.weights import DenseLinear
 
 SYMBOLS, ENCODING, SEGMENT = 13, 8, 4
 BLANK = SYMBOLS - 1

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from torchaudio_models import load_models
 
+from stopwav.models.checkpoint import fastest_linear
 from stopwav.models.features import LogMel, Statistics
-from stopwav.models.scorer import Scorer
-from stopwav.models.search import BeamSearch, GreedySearch
+from stopwav.models.search import BeamSearch, GreedySearch, Scorer
 from stopwav.models.transducer import Transducer, calibrate_blank
 from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
-from stopwav.models.weights import fastest_linear
 
 pytestmark = [pytest.mark.torchaudio, pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from stopwav.models.weights import (
+from stopwav.models.checkpoint import (
     DenseLinear,
     Int8Linear,
     Linear,
@@ -85,7 +85,7 @@ def test_amx_is_disabled_in_a_virtual_machine_that_announces_it(
     flags: str, setting: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n")
-    monkeypatch.setattr("stopwav.models.weights.Path", lambda path: tmp_path / "cpuinfo")
+    monkeypatch.setattr("stopwav.models.checkpoint.Path", lambda path: tmp_path / "cpuinfo")
     monkeypatch.setattr("os.environ", {})
     disable_amx_in_vm()
     assert os.environ.get("ONEDNN_MAX_CPU_ISA") == setting

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stopwav
-from stopwav.profiling import trace_file
+from stopwav.profiling import trace_spans as trace_file
 from stopwav.profiling.analysis import TIMELINE_POINTS
-from stopwav.profiling.trace_file import BrokenTrace, read_events
-from stopwav.profiling.trace_spans import Track, busy_us, own_times
+from stopwav.profiling.trace_spans import BrokenTrace, Track, busy_us, own_times, read_events
 
 Event = dict[str, Any]
 

@@ -13,13 +13,11 @@ import pytest
 from command_line import command as stopwav
 from hypothesis import given
 from hypothesis import strategies as st
-from stopwav.report.history_page import history_page
-from stopwav.report.line_chart import HEIGHT, WIDTH, Point, Series, line_chart
+from stopwav.report.line_chart import Point
 from stored_runs import FAILURES, HOSTILE, REAL, changed, renamed
 
 from stopwav.record import Record
-from stopwav.report.history import KEY_METRICS, PastRun, letter, metrics_of, print_history, series_of
-from stopwav.studies.study import results
+from stopwav.report.history import PastRun, letter, metrics_of
 
 
 class Seen(HTMLParser):

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from shown_runs import markdown, study_run
 from stored_runs import FAILURES, HOSTILE, REAL, found_in
 
 from stopwav.errors import Caution
-from stopwav.report.markdown import escape, markdown_report
-from stopwav.report.plain import plain
+from stopwav.report.markdown import escape
+from stopwav.report.text import plain
 
 PARSER = MarkdownIt("commonmark").enable("table").enable("strikethrough")
 
@@ -66,13 +67,13 @@ def test_no_text_begins_a_block(text: str) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_report_keeps_its_shape_whatever_the_names_are(hostile: str, every_metric: bool) -> None:
     record, results = found_in(FAILURES)
-    plainly = seen(markdown_report(record, results, every_metric=every_metric)).tags
+    plainly = seen(markdown(study_run(record), every_metric=every_metric)).tags
     named = [
         replace(results[0], name=hostile, warnings=(Caution("engine", hostile), *results[0].warnings)),
         replace(results[1], warnings=(Caution("engine", hostile), *results[1].warnings)),
         replace(results[2], warnings=(Caution("engine", hostile), *results[2].warnings)),
     ]
-    text = markdown_report(record, named, every_metric=every_metric)
+    text = markdown(study_run(record, named), every_metric=every_metric)
     text.encode("utf-8")
     tags = seen(text).tags
     # One item of the list of doubts more.
@@ -88,19 +89,20 @@ def test_nobody_is_called_and_no_issue_is_named() -> None:
 
 def test_the_report_says_what_was_found_and_where() -> None:
     record, results = found_in(REAL)
-    text = markdown_report(record, results)
-    assert text.startswith("### stopwav latency: pocketsphinx, moonshine\n")
-    assert re.search(r"^\| a word appears, P50 \| [\d.]+ \[[\d.]+–[\d.]+\] \| ", text, re.MULTILINE)
-    assert "- pocketsphinx: keeps up; a word appears" in text
+    run = study_run(record)
+    text = markdown(run)
+    assert text.startswith("### stopwav: Latency of pocketsphinx and moonshine\n")
+    assert re.search(r"^\| word latency \(UPL\), P50 \| [\d.]+ \[[\d.]+–[\d.]+\] \| ", text, re.MULTILINE)
+    assert "- pocketsphinx: keeps up; word latency" in text
     assert f"fingerprint {record.header.machine['fingerprint']}" in text
     assert record.header.started in text
-    every = markdown_report(record, results, every_metric=True)
+    every = markdown(run, every_metric=True)
     for name in results[0].metrics:
         assert f"| {name} |" in every
 
 
 def test_a_run_of_which_nothing_was_measured_has_no_table() -> None:
     record, results = found_in(FAILURES)
-    text = markdown_report(record, results[2:])
+    text = markdown(study_run(record, results[2:]))
     assert "model.bin: no such file" in text
     assert "| " not in text

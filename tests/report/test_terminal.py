@@ -1,6 +1,5 @@
 """Numbers and tables in a terminal: the digits the data support, 80 columns, and no character that acts."""
 
-import io
 import unicodedata
 from dataclasses import replace
 from decimal import Decimal
@@ -9,15 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.console import Console
+from shown_runs import printed, study_run
 from stored_runs import FAILURES, HOSTILE, REAL, found_in
 
 from stopwav.errors import Caution
-from stopwav.record import Result
-from stopwav.report.latency_table import SECTIONS, print_latency, reasons_of
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
+from stopwav.studies.latency.shown_metrics import definition_of
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 ordinary = st.floats(-1e9, 1e9)
@@ -104,12 +101,6 @@ def test_bytes_have_three_digits_and_are_right(size: float) -> None:
         assert len(number.replace(".", "")) == 3
 
 
-def printed(results: list[Result], *, every_metric: bool = False, width: int = 80) -> str:
-    text = io.StringIO()
-    print_latency(results, Console(file=text, width=width), every_metric=every_metric)
-    return text.getvalue()
-
-
 def check(text: str, width: int = 80) -> None:
     for line in text.split("\n"):
         assert cell_len(line) <= width, line
@@ -127,29 +118,29 @@ names = st.one_of(
 @settings(max_examples=40, deadline=None)
 @given(st.lists(names, min_size=1, max_size=6))
 def test_tables_fit_whatever_the_engines_are_called_and_no_number_is_cut(called: list[str]) -> None:
-    _, found = found_in(REAL)
+    record, found = found_in(REAL)
     results = [replace(found[index % 2], name=name) for index, name in enumerate(called)]
-    text = printed(results)
+    text = printed(study_run(record, results))
     check(text)
     # A name may hold the sign itself, and one beyond 100 characters is cut.
     assert "…" not in text.partition("\n\n")[0] or any("…" in name or len(name) > 100 for name in called)
-    rows = {row.label: row for _, lines in SECTIONS for row in lines}
-    for label in ("a word appears, P50", "real-time factor", "word error rate, percent"):
+    for metric, unit in (("word_latency_p50", ""), ("rtf", ""), ("wer", ", %")):
         # A label and its numbers stand in one line, whole: once for each table.
-        lines = [line for line in text.splitlines() if line.startswith(f"   {label} ")]
-        told = " ".join(lines)
-        for result in results[: 4 if len(results) > 2 else 2]:
-            assert format_value(result.metrics[rows[label].metric], rows[label].scale, rows[label].decimals) in told
+        definition = definition_of(metric)
+        lines = [line for line in text.splitlines() if line.startswith(f"   {definition.title}{unit} ")]
+        for result in results:
+            number = format_value(result.metrics[metric], definition.scale, definition.decimals)
+            assert number in " ".join(lines)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(estimates(numbers), min_size=3, max_size=3), st.integers(1, 5))
 def test_tables_fit_whatever_the_numbers_are(drawn: list[Estimate], count: int) -> None:
-    _, found = found_in(REAL)
+    record, found = found_in(REAL)
     metrics = dict(found[0].metrics)
     for name, estimate in zip(("word_latency_p50", "rtf", "chunk_lag_p95"), drawn, strict=True):
         metrics[name] = estimate
-    text = printed([replace(found[0], metrics=metrics)] * count)
+    text = printed(study_run(record, [replace(found[0], metrics=metrics)] * count))
     check(text)
     assert format_value(drawn[1], most=4) in text
 
@@ -163,51 +154,31 @@ def test_hostile_text_is_shown_and_does_nothing(hostile: str) -> None:
     metrics["word_latency_p95"] = Estimate(None, note=hostile)
     results = [replace(found[0], name=hostile, metrics=metrics, warnings=(caution,)), *found[1:]]
     for every_metric in (False, True):
-        text = printed(results, every_metric=every_metric)
+        text = printed(study_run(record, results), every_metric=every_metric)
         check(text)
         # Nothing of a name is taken for markup: its first characters are there.
         assert plain(hostile)[:6].strip() in text
 
 
 def test_square_brackets_are_no_markup() -> None:
-    _, found = found_in(REAL)
+    record, found = found_in(REAL)
     metrics = {**found[0].metrics, "stage_[red]vad[/red]_p50": Estimate(1.0, unit="s")}
-    assert "stage_[red]vad[/red]_p50" in printed([replace(found[0], metrics=metrics)], every_metric=True)
+    run = study_run(record, [replace(found[0], metrics=metrics)])
+    assert "stage_[red]vad[/red]_p50" in printed(run, every_metric=True)
 
 
 def test_engines_that_differ_only_late_in_their_names_are_told_apart() -> None:
-    _, found = found_in(REAL)
+    record, found = found_in(REAL)
     stem = "my_engine.py:MyEngine,model=large-v3,chunk=160,beam="
-    text = printed([replace(found[0], name=f"{stem}1"), replace(found[1], name=f"{stem}2")])
+    text = printed(study_run(record, [replace(found[0], name=f"{stem}1"), replace(found[1], name=f"{stem}2")]))
     heading = "".join(text.partition("────")[0].split())
     assert "beam=1" in heading or "=1" in heading
     assert "=2" in heading
 
 
 def test_numbers_stand_below_each_other() -> None:
-    _, found = found_in(REAL)
-    lines = [line.rstrip() for line in printed(found).splitlines() if line.startswith("   ") and "[" in line]
-    assert len({len(line) for line in lines}) <= 2  # with or without an interval in the last column
-
-
-def test_reasons_that_differ_in_a_count_alone_are_one_line() -> None:
-    _, found = found_in(REAL)
-    notes = {
-        "word_latency_p50": ("no interval: as good as 4 independent events, needs 6", "within 1.5 s"),
-        "word_latency_p95": ("no interval: as good as 15 independent events, needs 72", "needs 72 events, has 47"),
-        "chunk_lag_p95": ("no interval: as good as 47 independent events, needs 72", "needs 72 events, has 47"),
-        "chunk_lag_p99": ("no interval: as good as 93 independent events, needs 368", "within 2.5 s"),
-    }
-    results = [
-        replace(one, metrics={name: Estimate(1.0, note=told[at]) for name, told in notes.items()})
-        for at, one in enumerate(found)
+    record, _ = found_in(REAL)
+    lines = [
+        line.rstrip() for line in printed(study_run(record)).splitlines() if line.startswith("   ") and "[" in line
     ]
-    assert reasons_of(results) == {
-        "no interval: as good as 4 independent events, needs 6": ["a word appears, P50"],
-        "no interval: as good as 15–47 independent events, needs 72": ["a word appears, P95", "chunk lag, P95, ms"],
-        "no interval: as good as 93 independent events, needs 368": ["chunk lag, P99, ms"],
-        "needs 72 events, has 47": ["a word appears, P95", "chunk lag, P95, ms"],
-        # No counts, but quantities: they are left as they are.
-        "within 1.5 s": ["a word appears, P50"],
-        "within 2.5 s": ["chunk lag, P99, ms"],
-    }
+    assert len({len(line) for line in lines}) <= 2  # with or without an interval in the last column

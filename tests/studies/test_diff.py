@@ -18,7 +18,7 @@ from synthetic_runs import UTTERANCES, saved, synthetic_run
 
 import stopwav
 from stopwav.cli.diff import parse_threshold
-from stopwav.report.plain import plain
+from stopwav.report.text import plain
 from stopwav.stats.change import Change, answer_all, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.diff.diff import Diff
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from stopwav.errors import StopwavError
 
@@ -48,18 +48,20 @@ class Verbs(TyperGroup):
 
 def verb(name: str) -> Any:
     """Return the command of a verb."""
+    kind = TyperCommand
     if name in _VERBS:
         from importlib import import_module
 
         module, _, attribute = _VERBS[name][0].partition(":")
         function = getattr(import_module(module), attribute)
     else:
-        from stopwav.cli.study_verb import study_verb
+        from stopwav.cli.study_verb import command_class, study_verb
         from stopwav.studies.study import find_study
 
-        function = study_verb(find_study(name))
+        study = find_study(name)
+        kind, function = command_class(study), study_verb(study)
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name, context_settings={"help_option_names": ["-h", "--help"]})(function)
+    single.command(name, cls=kind, context_settings={"help_option_names": ["-h", "--help"]})(function)
     return typer.main.get_command(single)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stopwav.cli.options import FOLDER, Json, NoHtml, Save
 
-# Recognisers whose package carries a trained model: what a newcomer can run with nothing in hand.
+# Recognisers whose package contains a trained model: what a newcomer can run at once.
 PACKAGED = ("pocketsphinx", "moonshine")
 
 
@@ -16,15 +16,16 @@ def demo(
     """Measure the packaged recognisers on the bundled corpus, in about two minutes."""
     import sys
 
-    from stopwav.cli.output import print_results, progress_bar
+    from stopwav.cli.output import print_run, progress_bar
     from stopwav.engines.registry import BUILT_IN
-    from stopwav.studies.latency.run import latency
+    from stopwav.studies.study import find_study
 
-    wanted = [listed for listed in BUILT_IN if listed.name in PACKAGED]
-    for listed in wanted:
+    packaged = [listed for listed in BUILT_IN if listed.name in PACKAGED]
+    for listed in packaged:
         if listed.version is None:
             print(f"without {listed.name}: {listed.install}", file=sys.stderr)
+    engines = [listed.name for listed in packaged if listed.version]
     with progress_bar() as progress:
         # One round: the point is to see it work; `stopwav latency` takes three.
-        record = latency([one.name for one in wanted if one.version], rounds=1, save=save, progress=progress)
-    print_results(record, as_json=json, page=not no_html)
+        record = find_study("latency").run(engines, rounds=1, save=save, progress=progress)
+    print_run(record, as_json=json, page=not no_html)

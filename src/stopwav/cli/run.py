@@ -153,8 +153,8 @@ def _checked(planned: PlannedRun) -> _Checked:
 
 def _check(file: Path, planned: list[PlannedRun], *, as_json: bool) -> int:
     """Print what would be run and how long it may take; the exit code says whether it can be."""
-    from stopwav.cli.forecast_line import about
     from stopwav.cli.output import EXIT_UNUSABLE
+    from stopwav.cli.study_verb import about
 
     checked = [_checked(item) for item in planned]
     if as_json:
@@ -180,8 +180,8 @@ def _check_to_json(item: _Checked) -> dict[str, Any]:
 
 
 def _print_check(number: int, item: _Checked) -> None:
-    from stopwav.cli.forecast_line import about
-    from stopwav.report.plain import plain
+    from stopwav.cli.study_verb import about
+    from stopwav.report.text import plain
     from stopwav.studies.spec import flag_of
 
     print(f"{number}. {item.planned.study}, {about(item.seconds)}  ({plain(item.planned.where)})")

@@ -6,11 +6,12 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from stopwav.cli import options
 from stopwav.report.document import Detail
@@ -18,6 +19,7 @@ from stopwav.report.document import Detail
 if TYPE_CHECKING:
     from stopwav.studies.spec import Option, StudySpec
     from stopwav.studies.study import Study
+
 
 # What every study's verb takes besides its settings.
 _SHOWN: dict[str, Any] = {"every_metric": options.EveryMetric, "no_html": options.NoHtml, "json": options.Json}
@@ -46,9 +48,33 @@ def study_verb(study: Study) -> Callable[..., None]:
     return verb
 
 
+def command_class(study: Study) -> type[TyperCommand]:
+    """Return the class of a study's command: one whose flags may stand alone where their option has a bare value."""
+    fields = study.spec.model_fields
+    bare = {
+        f"--{_flag(name)}": (option.bare, get_args(fields[name].annotation))
+        for name, option in study.spec.options().items()
+        if option.bare is not None
+    }
+
+    class StudyCommand(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, list(_with_bare_values(args, bare)))
+
+    return StudyCommand
+
+
+def _with_bare_values(arguments: Sequence[str], bare: Mapping[str, tuple[str, Sequence[object]]]) -> Iterator[str]:
+    """The arguments, with its bare value for each flag that none of its choices follows."""
+    for position, argument in enumerate(arguments):
+        value, choices = bare.get(argument, ("", ()))
+        alone = value and not (position + 1 < len(arguments) and arguments[position + 1] in choices)
+        yield f"{argument}={value}" if alone else argument
+
+
 def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> None:
-    from stopwav.cli.forecast_line import forecast_line
     from stopwav.cli.output import print_run, progress_bar
+    from stopwav.cli.study_verb import forecast_line
 
     line = None if settings.get("resume") else forecast_line(study, settings)
     if line:
@@ -79,7 +105,7 @@ def _parameters(study: Study) -> list[inspect.Parameter]:
 
 
 def _parameter(name: str, annotation: Any, default: Any, option: Option) -> inspect.Parameter:
-    kind, flag = _kind(annotation), _flag(name)
+    kind = _kind(annotation)
     if _numbers(annotation):
         default = None if default in (None, ...) else ",".join(f"{number:g}" for number in default)
     if option.positional:
@@ -88,9 +114,9 @@ def _parameter(name: str, annotation: Any, default: Any, option: Option) -> insp
         default = inspect.Parameter.empty if default is ... else None
         kind = kind if default is inspect.Parameter.empty else kind | None
         return _keyword(name, Annotated[kind, wanted], default)
-    flags = [f"--{flag}", *option.aliases] if kind is bool or option.aliases else []
-    if kind == list[str]:
-        kind, default = list[str] | None, None
+    flags = [f"--{_flag(name)}", *option.aliases]
+    if kind == list[str] or option.bare is not None:
+        kind, default = kind | None, None
     return _keyword(name, Annotated[kind, typer.Option(*flags, metavar=option.metavar, help=option.help)], default)
 
 
@@ -133,3 +159,35 @@ def _parsed(spec: type[StudySpec], name: str, value: Any) -> Any:
     if value is None and get_origin(field.annotation) is list:
         return []
     return str(value) if isinstance(value, Path) and field.annotation is not Path else value
+
+
+# Below that people wait without asking.
+LONG_S = 180.0
+
+
+def about(seconds: float | None) -> str:
+    """Return a time as a person says it: no more digits than an estimate has."""
+    if seconds is None:
+        return "time unknown"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
+    """Return the line about a run; None where it is short or where nothing is known."""
+    from stopwav.studies.spec import checked
+
+    if study.forecast is None:
+        return None
+    try:
+        spec = checked(study.spec, **settings)
+        estimate, stopped = study.forecast(spec), any(True for _ in study.problems(spec))
+    except Exception:  # an estimate never stops a run; what is wrong with its settings the study itself says
+        return None
+    if estimate.seconds is None or estimate.seconds < LONG_S or stopped:
+        return None
+    # What comes first says what is to be done; the rest, how fast that will go.
+    speed = "; ".join(estimate.basis[1:])
+    time = about(estimate.seconds).removeprefix("about ")
+    return f"stopwav: estimated {time} ({speed}); for less: {study.verb.shorter}"

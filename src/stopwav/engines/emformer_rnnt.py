@@ -19,14 +19,12 @@ from stopwav.engines.protocol import EngineInfo, Knob
 from stopwav.engines.tokenizer import WordPieces
 from stopwav.engines.toolkit import check_choice, check_whole_number
 from stopwav.errors import StopwavError
-from stopwav.models.checkpoint import load_statistics, load_weights
+from stopwav.models.checkpoint import Linear, disable_amx_in_vm, fastest_linear, load_statistics, load_weights
 from stopwav.models.emformer import EmformerShape
 from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
-from stopwav.models.scorer import Scorer
-from stopwav.models.search import BeamSearch, GreedySearch
+from stopwav.models.search import BeamSearch, GreedySearch, Scorer
 from stopwav.models.transducer import CUTOFF_SYMBOLS_PER_S, SYMBOLS, Transducer, calibrate_blank
 from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
-from stopwav.models.weights import Linear, disable_amx_in_vm, fastest_linear
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import bundled_corpus
 

@@ -16,13 +16,11 @@ from stopwav.engines.tokenizer import TokenList
 from stopwav.engines.toolkit import check_choice, check_torch_device, check_whole_number
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
-from stopwav.models.checkpoint import load_statistics, load_tensors, read_tensors
+from stopwav.models.checkpoint import disable_amx_in_vm, load_statistics, load_tensors, read_rules, read_tensors, rename
 from stopwav.models.conformer import ConformerShape
 from stopwav.models.features import BANDS, FBANK_HALF_WINDOW, HOP, SAMPLE_RATE_HZ, Fbank, Statistics
 from stopwav.models.hybrid import Decoding, Hybrid, decode, encode
 from stopwav.models.lstm import LstmShape
-from stopwav.models.renaming import read_rules, rename
-from stopwav.models.weights import disable_amx_in_vm
 from stopwav.speech.audio import Audio
 
 PRECISIONS = ("float32", "float16", "bfloat16")

@@ -18,7 +18,7 @@ from stopwav.engines.protocol import EngineInfo
 from stopwav.engines.toolkit import check_choice, check_torch_device, check_whole_number, find_model, toolkit_error
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
-from stopwav.models.weights import disable_amx_in_vm
+from stopwav.models.checkpoint import disable_amx_in_vm
 from stopwav.speech.audio import Audio
 
 NAME = "transformers"

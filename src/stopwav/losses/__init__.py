@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stopwav.losses.fused import transducer_loss
     from stopwav.losses.lattice import Alignment, align, transducer_lattice_loss
-    from stopwav.losses.oracle import oracle_loss
-    from stopwav.losses.plain import plain_loss
+    from stopwav.losses.oracle import oracle_loss, plain_loss
 
 _LAZY = {
     "Alignment": "stopwav.losses.lattice",
     "align": "stopwav.losses.lattice",
     "oracle_loss": "stopwav.losses.oracle",
-    "plain_loss": "stopwav.losses.plain",
+    "plain_loss": "stopwav.losses.oracle",
     "transducer_lattice_loss": "stopwav.losses.lattice",
     "transducer_loss": "stopwav.losses.fused",
 }

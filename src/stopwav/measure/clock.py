@@ -1,12 +1,12 @@
-"""Clocks that time one call: WallClock for the CPU, CudaClock for NVIDIA devices, KernelClock for single kernels."""
+"""Clocks that time one call (WallClock for the CPU, CudaClock and KernelClock for NVIDIA devices), and pacing."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage_totals
@@ -222,3 +222,47 @@ def _borrowed_events(device: str) -> Iterator[CudaEvents]:
         yield events
     finally:
         idle.append(events)
+
+
+Pace = Literal["virtual", "real", "idle"]
+
+
+@dataclass(frozen=True)
+class PacedCall:
+    """One call: when it was due, started and done, in seconds of the stream, its stages and its result."""
+
+    due_s: float
+    start_s: float
+    done_s: float
+    spans: tuple[Span, ...]
+    result: Any
+
+
+def feed(
+    dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock, pace: Pace
+) -> Iterator[PacedCall]:
+    """Make the calls in order and yield each. A call that raises ends the stream; those yielded before it count."""
+    if pace == "virtual":
+        return _feed_virtual(dues_s, calls, clock)
+    return _feed_by_clock(dues_s, calls, clock, may_sleep=pace == "idle")
+
+
+def _feed_virtual(dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock) -> Iterator[PacedCall]:
+    done_s = 0.0
+    for due_s, call in zip(dues_s, calls, strict=True):
+        timing = clock.time(call)
+        start_s = max(due_s, done_s)
+        done_s = start_s + timing.wall_s
+        yield PacedCall(due_s, start_s, done_s, timing.spans, timing.result)
+
+
+def _feed_by_clock(
+    dues_s: Sequence[float], calls: Iterator[Callable[[], object]], clock: Clock, *, may_sleep: bool
+) -> Iterator[PacedCall]:
+    origin_ns = clock.now_ns()
+    for due_s, call in zip(dues_s, calls, strict=True):
+        # Absolute deadlines: a late chunk does not delay the ones after it.
+        clock.wait_until_ns(origin_ns + round(due_s * 1e9), may_sleep=may_sleep)
+        start_s = max(due_s, (clock.now_ns() - origin_ns) / 1e9)
+        timing = clock.time(call)
+        yield PacedCall(due_s, start_s, start_s + timing.wall_s, timing.spans, timing.result)

@@ -10,11 +10,19 @@ from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 from stopwav.errors import Caution
-from stopwav.measure.machine import THREAD_VARIABLES, clock_step_s, heat_throttle_count, is_debug_build, usable_cores
+from stopwav.measure.machine import (
+    THREAD_VARIABLES,
+    clock_step_s,
+    cpu_quota,
+    heat_throttle_count,
+    is_debug_build,
+    quota_throttle_count,
+    read_text,
+    usable_cores,
+)
 from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.measure.meters import find_meters, system_batteries
 from stopwav.measure.nvml import NoNvml, Nvml, compute_processes, load_nvml, slowed_gpus
-from stopwav.measure.system_files import cpu_quota, quota_throttle_count, read_text
 
 # With more than half the cores busy, a measurement shares caches, memory and clock boost with other processes.
 BUSY_SHARE = 0.5

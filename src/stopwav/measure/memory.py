@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.measure.system_files import read_text
+from stopwav.measure.machine import read_text
 
 PROC = Path("/proc/self")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stopwav.measure.machine import read_text
 from stopwav.measure.nvml import NoNvml, Nvml, handles, load_nvml
-from stopwav.measure.system_files import read_text
 
 # RAPL's names of its zones, and ours. Core and uncore are inside the package; psys is the whole platform, package
 # included. They are reported separately and never added to anything.

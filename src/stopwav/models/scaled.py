@@ -6,9 +6,14 @@ these models end in odd digits.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from stopwav.models.conformer import relative_shift, sinusoids, subsampled
 
 
 class ScaledLinear(nn.Linear):
@@ -100,3 +105,137 @@ class DoubleSwish(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the activation."""
         return x * torch.sigmoid(x - 1)
+
+
+@dataclass(frozen=True)
+class EncoderShape:
+    """The sizes of the encoder; the defaults are the reference's."""
+
+    bands: int = 80
+    width: int = 512
+    heads: int = 8
+    feed_forward: int = 2048
+    kernel: int = 31
+    layers: int = 12
+    # Channels of the three convolutions of the front end.
+    channels: tuple[int, int, int] = (8, 32, 128)
+    dropout: float = 0.1
+
+
+class ScaledFrontEnd(nn.Module):
+    """`(batch, time, bands)` to about a quarter of the frames: three convolutions and a projection."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        first, second, third = shape.channels
+        self.first = ScaledConv2d(1, first, 3, padding=1)
+        self.second = ScaledConv2d(first, second, 3, stride=2)
+        self.third = ScaledConv2d(second, third, 3, stride=2)
+        self.out = ScaledLinear(third * subsampled(shape.bands), shape.width)
+        self.activation = DoubleSwish()
+        self.norm = BasicNorm(learned=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the frames."""
+        x = features[:, None]
+        for convolution in (self.first, self.second, self.third):
+            x = self.activation(convolution(x))
+        return self.norm(self.out(x.transpose(1, 2).flatten(2)))
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention that scores a frame by its content and by its distance."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inputs = ScaledLinear(width, 3 * width)
+        self.out = ScaledLinear(width, width)
+        self.position = ScaledLinear(width, width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(heads, width // heads))
+        self.position_bias = nn.Parameter(torch.zeros(heads, width // heads))
+        self.content_scale = nn.Parameter(torch.zeros(()))
+        self.position_scale = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, distances: Tensor, mask: Tensor) -> Tensor:
+        """Return the attended values; `mask` is 0 for frames and -inf for padding, `(batch, 1, 1, time)`."""
+        query, key, value = (self._split(part) for part in self.inputs(x).chunk(3, dim=-1))
+        distance = self._split(self.position(distances)[None])
+        position_bias = self.position_bias[:, None] * self.position_scale.exp()
+        by_distance = (query + position_bias) @ distance.transpose(2, 3)
+        bias = relative_shift(by_distance) / math.sqrt(query.shape[-1]) + mask
+        query = query + self.content_bias[:, None] * self.content_scale.exp()
+        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype))
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class ScaledConvolution(nn.Module):
+    """A gate, a depthwise convolution over time, an activation and a projection."""
+
+    def __init__(self, width: int, kernel: int) -> None:
+        super().__init__()
+        self.gate = ScaledConv1d(width, 2 * width, 1)
+        self.depthwise = ScaledConv1d(width, width, kernel, padding=kernel // 2, groups=width)
+        self.activation = DoubleSwish()
+        self.project = ScaledConv1d(width, width, 1)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        """Return the output; `padding` is true for padded frames, `(batch, time)`."""
+        x = functional.glu(self.gate(x.transpose(1, 2)), dim=1)
+        # The content of the padding would reach the last frames of the utterance.
+        x = self.depthwise(x.masked_fill(padding[:, None], 0.0))
+        return self.project(self.activation(x)).transpose(1, 2)
+
+
+def feed_forward(shape: EncoderShape) -> nn.Sequential:
+    """Return two linear layers with an activation and dropout between them."""
+    widen, narrow = ScaledLinear(shape.width, shape.feed_forward), ScaledLinear(shape.feed_forward, shape.width)
+    return nn.Sequential(widen, DoubleSwish(), nn.Dropout(shape.dropout), narrow)
+
+
+class ScaledLayer(nn.Module):
+    """Feed-forward, attention, convolution, feed-forward, each added to its input, and one norm at the end."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        self.feed_forward_macaron = feed_forward(shape)
+        self.self_attn = SelfAttention(shape.width, shape.heads)
+        self.conv = ScaledConvolution(shape.width, shape.kernel)
+        self.feed_forward = feed_forward(shape)
+        self.norm = BasicNorm()
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, x: Tensor, distances: Tensor, mask: Tensor, padding: Tensor) -> Tensor:
+        """Return the layer's output."""
+        x = x + self.dropout(self.feed_forward_macaron(x))
+        x = x + self.dropout(self.self_attn(x, distances, mask))
+        x = x + self.dropout(self.conv(x, padding))
+        x = x + self.dropout(self.feed_forward(x))
+        return self.norm(x)
+
+
+class ScaledConformer(nn.Module):
+    """Feature frames to encodings."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        self.bands = shape.bands
+        self.embed = ScaledFrontEnd(shape)
+        self.layers = nn.ModuleList(ScaledLayer(shape) for _ in range(shape.layers))
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the encodings of a batch, and the number of frames of each utterance."""
+        x = self.embed(features)
+        lengths = subsampled(lengths)
+        time, width = x.shape[1:]
+        padding = torch.arange(time, device=x.device) >= lengths[:, None]
+        mask = torch.zeros_like(padding, dtype=x.dtype).masked_fill(padding, -math.inf)[:, None, None]
+        distances = self.dropout(sinusoids(torch.arange(time - 1, -time, -1, device=x.device), width).to(x.dtype))
+        x = self.dropout(x)
+        for layer in self.layers:
+            x = layer(x, distances, mask, padding)
+        return x, lengths

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.profiling.trace_file import BrokenTrace, read_events
-from stopwav.profiling.trace_spans import TraceSpans, Track, busy_us, own_times
+from stopwav.profiling.trace_spans import BrokenTrace, TraceSpans, Track, busy_us, own_times, read_events
 
 # About the width of a screen in pixels: of the points that share one, the highest is kept.
 TIMELINE_POINTS = 1000

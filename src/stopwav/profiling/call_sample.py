@@ -52,7 +52,7 @@ def _cuda_clock(index: int) -> CudaClock:
 
 def in_worker() -> bool:
     """Return whether this is a process in which stopwav itself measures."""
-    worker: Any = sys.modules.get("stopwav.measure.worker")
+    worker: Any = sys.modules.get("stopwav.measure.process")
     return worker is not None and bool(worker.serving)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stopwav.report.numbers import DASH, format_bytes
 from stopwav.report.sheet import Section, Sheet, format_seconds
+from stopwav.report.text import DASH, format_bytes
 
 if TYPE_CHECKING:
     from stopwav.profiling.analysis import Kernel, Operator, TraceAnalysis

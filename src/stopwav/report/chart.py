@@ -1,13 +1,15 @@
-"""A chart: one Vega-Lite specification, drawn by the page's script or turned into an SVG or PNG file."""
+"""A chart: one Vega-Lite specification for the page and for files, with a colour, a dash and a shape per engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from stopwav.report.palette import ink, on_light
+import altair as alt
+
+from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink, on_light
 
 # Width of a chart in a file; in a page it takes that of its column.
 FILE_WIDTH = 640
@@ -81,3 +83,39 @@ def _for_file(spec: Mapping[str, Any]) -> dict[str, Any]:
     light["background"] = on_light(ink("card"))
     light["padding"] = 16
     return light
+
+
+def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """A chart of rows that stand in the specification itself."""
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def colour(names: Sequence[str], shown: Sequence[str]) -> alt.Color:
+    """The colour of an engine."""
+    return alt.Color("engine:N", scale=alt.Scale(domain=shown, range=[engine_ink(names.index(name)) for name in shown]))
+
+
+def dash(names: Sequence[str], shown: Sequence[str]) -> alt.StrokeDash:
+    """The dash of an engine's line."""
+    dashes = [DASHES[names.index(name) % len(DASHES)] for name in shown]
+    return alt.StrokeDash("engine:N", scale=alt.Scale(domain=shown, range=dashes))
+
+
+def shape(names: Sequence[str], shown: Sequence[str]) -> alt.Shape:
+    """The shape of an engine's marks."""
+    shapes = [SHAPES[names.index(name) % len(SHAPES)] for name in shown]
+    return alt.Shape("engine:N", scale=alt.Scale(domain=shown, range=shapes))
+
+
+def engine_keys(names: Sequence[str], shown: Sequence[str]) -> tuple[Key, ...]:
+    """The legend of the engines that a chart shows."""
+    return tuple(Key(name, engine_ink(names.index(name))) for name in shown)
+
+
+def spec_of(chart: alt.LayerChart | alt.FacetChart, height: int) -> dict[str, Any]:
+    """The chart as wide as its container, in the common look."""
+    fields: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
+    # Altair names a place on the web where its schema lies; nothing here is to name such a place.
+    fields.pop("$schema", None)
+    fields["config"] = theme()
+    return fields

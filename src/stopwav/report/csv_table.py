@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from stopwav.record import Record, Result
-from stopwav.report.plain import plain
+from stopwav.report.text import plain
 
 COLUMNS = ("run", "name", "metric", "value", "low", "high", "n", "unit", "note")
 # A cell of a spreadsheet holds 32,767 characters; nobody reads a note of more than this.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stopwav.record import Record, Result
+from stopwav.report.text import plain
 from stopwav.stats import Estimate
 
 Medium = Literal["terminal", "markdown", "page"]
@@ -28,6 +29,8 @@ class Detail:
     # The repeated layers of a step one by one, and only the rows whose label matches.
     unfold: bool = False
     labels: str | None = None
+    # For the page, which also shows what takes long to compute, such as every stream.
+    page: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,15 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "right"
     fold: bool = False
+    # The least width of a text that may be folded.
+    least: int = 12
     # The number of the engine whose colour marks the heading on the page, and how it ended where that was not well.
     colour: int | None = None
     status: str = ""
     # Left out on a terminal that is too narrow for all columns.
     wide: bool = False
+    # Names that are cut on a terminal that is too narrow for them.
+    shorten: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class Figures:
 
     def names(self, charts: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the charts of each figure, of those that there are."""
-        found = []
+        figures = []
         for first, *others in self.figures:
             before, star, after = first.partition("*")
             for name in charts:
@@ -141,8 +148,8 @@ class Figures:
                 if name == first or (star and fits):
                     middle = name.removeprefix(before).removesuffix(after)
                     below = [other.replace("*", middle) for other in others]
-                    found.append((name, *(other for other in below if other in charts)))
-        return found
+                    figures.append((name, *(other for other in below if other in charts)))
+        return figures
 
 
 @dataclass(frozen=True)
@@ -201,12 +208,45 @@ def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: 
 
 def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
     """Return the blocks that a medium shows, those of sections in their places where it has no sections."""
-    found: list[Block] = []
+    visible: list[Block] = []
     for block in blocks:
         if medium not in block.media:
             continue
         if isinstance(block, Section) and medium != "page":
-            found += shown(block.blocks, medium)
+            visible += shown(block.blocks, medium)
         else:
-            found.append(block)
-    return found
+            visible.append(block)
+    return visible
+
+
+# Engines are told apart by their settings, which stand at the end of a name.
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Footnote:
+    """One warning of a run: its number, its code and message, and the results it is about."""
+
+    number: int
+    code: str
+    message: str
+    names: tuple[str, ...]
+    everyone: bool
+
+    @property
+    def text(self) -> str:
+        """The message, safe to show, with the results where it is not about all."""
+        whom = "" if self.everyone else f"{', '.join(plain(name, LONGEST_NAME) for name in self.names)}: "
+        return f"{whom}{plain(self.message)}"
+
+
+def footnotes(results: Sequence[Result]) -> list[Footnote]:
+    """Return the warnings of all results, each once, numbered from 1."""
+    names_by_warning: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for warning in result.warnings:
+            names_by_warning.setdefault((warning.code, warning.message), []).append(result.name)
+    return [
+        Footnote(number, code, message, tuple(names), len(names) == len(results))
+        for number, ((code, message), names) in enumerate(names_by_warning.items(), start=1)
+    ]

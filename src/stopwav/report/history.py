@@ -10,9 +10,8 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
 from stopwav.report.document import PAGE, Cell, Column, Document, Figures, Lines, Note, Row, Section, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
 from stopwav.report.provenance import fingerprint, machine_line
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 
 

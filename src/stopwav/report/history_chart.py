@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from stopwav.report.chart import Chart, Key
-from stopwav.report.chart_scales import chart_of, spec_of
+from stopwav.report.chart import Chart, Key, chart_of, spec_of
 from stopwav.report.history import PastRun, Point, display_scale, iso_time, metrics_of, points_of, title_of
 from stopwav.report.palette import DASHES, SHAPES, engine_ink
 

@@ -10,11 +10,21 @@ from markupsafe import Markup
 
 from stopwav.report.assets import pack, template
 from stopwav.report.chart import Chart
-from stopwav.report.document import Block, Cell, Document, Figures, Row, Section, Table, Timelines, shown
-from stopwav.report.numbers import format_bytes, format_interval
+from stopwav.report.document import (
+    Block,
+    Cell,
+    Document,
+    Figures,
+    Footnote,
+    Row,
+    Section,
+    Table,
+    Timelines,
+    footnotes,
+    shown,
+)
 from stopwav.report.palette import engine_ink
-from stopwav.report.plain import plain
-from stopwav.report.warnings import Footnote, footnotes
+from stopwav.report.text import format_bytes, format_interval, plain
 
 _UNITS = {("s", 1.0): "s", ("s", 1e3): "ms", ("", 100): "%"}
 # Timelines are inflated a batch at a time: small enough to be there at once, large enough to compress well.

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stopwav.record import Header, Result
-from stopwav.report.document import Block, Document, Lines, Missing, Note, Table, shown
-from stopwav.report.numbers import DASH, format_interval
-from stopwav.report.plain import plain
+from stopwav.report.document import Block, Document, Lines, Missing, Note, Table, footnotes, shown
 from stopwav.report.provenance import machine_line, measured_line
-from stopwav.report.warnings import footnotes
+from stopwav.report.text import DASH, format_interval, plain
 
 # A name longer than this would make a column that nobody can read.
 LONGEST_NAME = 80

@@ -13,13 +13,11 @@ from markupsafe import Markup
 from stopwav.record import Record, Result
 from stopwav.report.assets import pack_bytes, template, text
 from stopwav.report.chart import Chart, chart_script
-from stopwav.report.document import Document
-from stopwav.report.facts import facts
+from stopwav.report.document import Document, footnotes
 from stopwav.report.html_blocks import Drawn, draw_blocks
-from stopwav.report.numbers import format_bytes, format_interval, format_value
 from stopwav.report.palette import css_variables
-from stopwav.report.plain import plain
-from stopwav.report.warnings import footnotes
+from stopwav.report.provenance import facts
+from stopwav.report.text import format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
@@ -114,7 +112,7 @@ def _definitions(sections: Sequence[PageSection]) -> dict[str, tuple[str, str]]:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """What the browser may do with this page: run exactly these scripts, and ask nobody for anything."""
+    """The content security policy: the browser may run exactly these scripts, and load nothing."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     rest = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return f"default-src 'none'; script-src {hashes}; {rest}"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from stopwav.report.document import Cell, Column, Document, Note, Row, Table
-from stopwav.report.numbers import DASH, format_number
 from stopwav.report.terminal import print_document
+from stopwav.report.text import DASH, format_number
 
 # A file or a pipe has no width: wide enough for every column of ours and a long name.
 FILE_WIDTH = 140

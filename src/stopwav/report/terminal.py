@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,26 +13,41 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stopwav.record import Result
-from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table, shown
-from stopwav.report.numbers import DASH, format_interval, format_value
-from stopwav.report.plain import plain
-from stopwav.report.warnings import LONGEST_NAME, footnotes
+from stopwav.report.document import (
+    LONGEST_NAME,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Table,
+    footnotes,
+    shown,
+)
+from stopwav.report.text import DASH, format_interval, format_value, plain
 
-# The characters between two columns; what a text that folds takes at the least, and a heading that is broken.
+# The characters between two columns, and the least width of a heading that is broken.
 GAP = 3
-LEAST_FOLDED = 12
 LEAST_HEADING = 8
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
 BAR_WIDTH = 8
+# A percentage with a mark: bars begin below each other where the text after them is no longer.
+BARRED_TEXT = 8
 # An eighth of a character is the finest bar that a terminal draws.
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def print_document(document: Document, console: Console, *, every_metric: bool = False) -> None:
     """Print the blocks, every metric where that is asked for, the warnings, and a sentence per finding."""
-    for block in shown(document.blocks, "terminal"):
+    blocks = shown(document.blocks, "terminal")
+    for block in blocks:
         _print_block(block, console)
+    if blocks and isinstance(blocks[-1], Note):
+        console.print()
     if every_metric:
         for result in document.measured:
             if result.metrics:
@@ -94,7 +110,7 @@ def _print_table(table: Table, console: Console) -> None:
 
 
 def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
-    """The table in parts that fit the width, each with the columns up to its label; whether without intervals."""
+    """The parts of a table that fit the width, each with the columns up to its label, and whether intervals go."""
     if _width(table, short=False) > width and any(column.wide for column in table.columns):
         table = _chosen(table, [index for index, column in enumerate(table.columns) if not column.wide])
     named, numbers = table.label + 1, len(table.columns) - table.label - 1
@@ -105,9 +121,8 @@ def _parts(table: Table, width: int) -> Iterator[tuple[Table, bool]]:
     widths = _widths(table, short)
     start = named
     while start < len(widths):
-        end, room = start + 1, width - sum(widths[:named]) - GAP * named - widths[start]
-        while end < len(widths) and room - GAP - widths[end] >= 0:
-            room -= GAP + widths[end]
+        end = start + 1
+        while end < len(widths) and _room([*widths[:named], *widths[start : end + 1]], width) >= 0:
             end += 1
         yield _chosen(table, [*range(named), *range(start, end)]), short
         start = end
@@ -122,45 +137,74 @@ def _chosen(table: Table, indices: Sequence[int]) -> Table:
 
 
 def _width(table: Table, short: bool) -> int:
-    return sum(_widths(table, short)) + GAP * len(table.columns)
+    return -_room(_widths(table, short), 0)
 
 
 def _widths(table: Table, short: bool) -> list[int]:
     """The least width of each column: numbers whole, headings broken where they have to be."""
     rows = [row for row in table.rows if not row.heading]
+    # Names give way before the words of a heading do.
+    least_heading = LONGEST_NAME if any(column.shorten for column in table.columns) else LEAST_HEADING
     widths = []
     for index, column in enumerate(table.columns):
         longest_word = max(map(cell_len, plain(column.heading, LONGEST_NAME).split()), default=0)
         widest = max([0, *(cell_len(_text(table, row, index, short)) for row in rows)])
-        widest = min(widest, LEAST_FOLDED) if column.fold else widest
-        widths.append(max(widest, min(longest_word, LEAST_HEADING)))
+        widest = min(widest, column.least) if column.fold or column.shorten else widest
+        widths.append(max(widest, min(longest_word, least_heading)))
     return widths
+
+
+def _final_widths(table: Table, short: bool, width: int) -> list[int]:
+    """The width of each column: texts that fold or are cut share the room left, for whole words, then whole lines."""
+    widths = _widths(table, short)
+    flexible = [index for index, column in enumerate(table.columns) if column.fold or column.shorten]
+    texts = {index: [_text(table, row, index, short) for row in table.rows if not row.heading] for index in flexible}
+    lines = {index: max([0, *map(cell_len, texts[index])]) for index in flexible}
+    words = {index: max([0, *(cell_len(word) for text in texts[index] for word in text.split())]) for index in flexible}
+    for needed in (words, lines):
+        while _room(widths, width) > 0 and any(widths[index] < needed[index] for index in flexible):
+            widths[max(flexible, key=lambda index: needed[index] / max(1, widths[index]))] += 1
+    return widths
+
+
+def _room(widths: Sequence[int], width: int) -> int:
+    return width - sum(widths) - GAP * len(widths) + 1
 
 
 def _text(table: Table, row: Row, index: int, short: bool) -> str:
     cell = row.cells[index]
     # Rows below a heading of their own stand in from it.
     depth = row.depth + any(other.heading for other in table.rows) if index == 0 else 0
-    text = cell.short if short and cell.short is not None else cell.text
-    return f"{'  ' * depth}{plain(text)}" + (f"  {bar(cell.bar)}" if cell.bar is not None else "")
+    text = plain(cell.short if short and cell.short is not None else cell.text)
+    return f"{'  ' * depth}{text}" if cell.bar is None else f"{bar(cell.bar)}  {text:>{BARRED_TEXT}}"
 
 
 def _rich_table(table: Table, short: bool, width: int) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    widths = _widths(table, short)
-    spare = max(0, width - _width(table, short)) // len(table.columns)
+    widths = _final_widths(table, short, width)
+    spare = max(0, _room(widths, width)) // len(widths)
     for index, column in enumerate(table.columns):
         heading = "\n".join(_broken(plain(column.heading, LONGEST_NAME), widths[index] + spare))
         overflow: OverflowMethod = "fold" if column.fold else "ellipsis"
-        drawn.add_column(Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow)
+        chosen = widths[index] if column.fold or column.shorten else None
+        drawn.add_column(Text(heading), justify=column.align, no_wrap=not column.fold, overflow=overflow, width=chosen)
     for number, row in enumerate(table.rows):
         if row.heading:
             if number:
                 drawn.add_row()
             drawn.add_row(Text(plain(row.cells[0].text), style="bold"))
         else:
-            drawn.add_row(*(Text(_text(table, row, index, short)) for index in range(len(table.columns))))
+            texts = [_text(table, row, index, short) for index in range(len(table.columns))]
+            if any(other.heading for other in table.rows):
+                texts[0] = _folded(texts[0], widths[0])
+            drawn.add_row(*map(Text, texts))
     return drawn
+
+
+def _folded(label: str, width: int) -> str:
+    """The label in lines of at most that width, the further ones set in from the first."""
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    return textwrap.fill(label, max(width, len(indent) + 1), subsequent_indent=indent)
 
 
 def _broken(heading: str, width: int) -> list[str]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stopwav.speech.events import Chunk, Trace
-from stopwav.speech.matching import Matcher, common_prefix
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Word
+from stopwav.speech.wer import Matcher, common_prefix
 
 # The stages that a waterfall names, in the order of a chunk's work; other stages of an engine, and time outside of all
 # stages, are `other`.

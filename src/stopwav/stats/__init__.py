@@ -9,10 +9,16 @@ from stopwav.stats.bootstrap import (
 )
 from stopwav.stats.estimate import Estimate, pareto_set
 from stopwav.stats.growth import GrowthFit, Polynomial, fit_growth
-from stopwav.stats.intervals import median_interval, t_interval, t_quantile
+from stopwav.stats.intervals import (
+    median_interval,
+    minimum_count,
+    nearest_rank,
+    percentile,
+    summarise_rounds,
+    t_interval,
+    t_quantile,
+)
 from stopwav.stats.outliers import ControlChart, Outliers, classify_outliers, control_chart
-from stopwav.stats.percentiles import minimum_count, nearest_rank, percentile
-from stopwav.stats.summary import summarise_rounds
 from stopwav.stats.verdict import (
     DEFAULT_THRESHOLD,
     LogRatio,

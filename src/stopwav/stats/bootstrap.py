@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwav.stats.estimate import Estimate, why_unusable
-from stopwav.stats.intervals import quantile_ranks, t_quantile
-from stopwav.stats.percentiles import minimum_count, nearest_rank, why_unsupported
+from stopwav.stats.intervals import minimum_count, nearest_rank, quantile_ranks, t_quantile, why_unsupported
 
 Labels = Sequence[int] | Sequence[str] | NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -144,7 +143,8 @@ def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) 
     """Return one percentile of `array`, with its interval where there are enough clusters and values."""
     reason = why_unsupported(array, p)
     if reason:
-        return Estimate(None, n=array.size, unit=unit, note=reason)
+        code = "too-few" if array.size < minimum_count(p) else ""
+        return Estimate(None, n=array.size, unit=unit, note=reason, code=code)
     value = nearest_rank(array, p)
     within = array <= value
     if within.all():  # the percentile is the largest value: the share up to it is 1 in all replicates
@@ -160,7 +160,7 @@ def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) 
     ranks = quantile_ranks(effective_n, p)
     if ranks is None:
         note = f"effective n {effective_n}; a P{100 * p:g} interval needs {minimum_count(p)}"
-        return Estimate(value, n=array.size, unit=unit, note=note)
+        return Estimate(value, n=array.size, unit=unit, note=note, effective_n=effective_n)
     # Order statistic r of m values lies, on average, at the level r / (m + 1).
     low, high = (nearest_rank(array, rank / (effective_n + 1)) for rank in ranks)
     return Estimate(value, low, high, array.size, unit, _few_clusters_note(design))

@@ -50,10 +50,12 @@ class Change:
     more_rounds: int | None = None
     paired: bool = False
     note: str = ""
+    # What code may decide on, where the note is for people: why there is no value.
+    code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as `--json` prints them."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "code"}
 
 
 @dataclass(frozen=True)
@@ -129,13 +131,12 @@ def ask_count(metric: str, a: int, b: int) -> Question:
     return Question(None, answer)
 
 
-def ask_nothing(metric: str, unit: str, threshold: float, reason: str) -> Question:
+def ask_nothing(metric: str, unit: str, threshold: float, reason: str, code: str = "") -> Question:
     """Return a question that has no data: undecided, with the reason."""
 
     def answer(confidence: float) -> Change:
-        return Change(
-            metric, unit, None, None, "ratio", None, None, None, "undecided", confidence, threshold, n=0, note=reason
-        )
+        undecided = ("undecided", confidence, threshold)
+        return Change(metric, unit, None, None, "ratio", None, None, None, *undecided, n=0, note=reason, code=code)
 
     return Question(None, answer)
 

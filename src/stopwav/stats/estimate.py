@@ -25,6 +25,8 @@ class Estimate:
     note: str = ""
     # What code may decide on, where the note is for people: why there is no value, or what kind of number it is.
     code: str = ""
+    # How many independent values the sample is worth, where that is too few for an interval.
+    effective_n: int | None = None
 
     def __post_init__(self) -> None:
         value, low, high = _finite(self.value), _finite(self.low), _finite(self.high)
@@ -39,7 +41,7 @@ class Estimate:
 
     def to_json(self) -> dict[str, float | int | str | None]:
         """Return the fields as the object that `--json` prints for a metric."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name not in ("code", "effective_n")}
 
 
 def pareto_set(points: Mapping[str, Sequence[Estimate]]) -> list[str]:

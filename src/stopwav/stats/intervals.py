@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+
+from stopwav.stats.estimate import Estimate, why_unusable
 
 _EPSILON = 1e-16  # relative step below which a continued fraction or a root no longer moves in double precision
 _MAX_STEPS = 100_000  # the fraction needs about sqrt(df) steps; reached by no df below 10⁹
@@ -141,3 +144,97 @@ def _log_beta_half(a: float) -> float:
     # Beyond that the difference of two log-gammas would lose digits; its asymptotic series gains them.
     series = 1 / (8 * a) - 1 / (192 * a**3) + 1 / (640 * a**5) - 17 / (14336 * a**7)
     return math.lgamma(0.5) - 0.5 * math.log(a) + series
+
+
+_TAIL = 0.025  # what a 95 % interval leaves out at each end
+
+
+@cache
+def minimum_count(p: float) -> int:
+    """Return the fewest values for an interval of the p-quantile: 6 (P50), 36 (P90), 72 (P95), 368 (P99).
+
+    With fewer, the chance that all of them lie on one side of the quantile exceeds 2.5 %, and no value bounds it there.
+    """
+    if not 0 < p < 1:
+        raise ValueError(f"p must lie between 0 and 1, not {p}")
+    return math.ceil(math.log(_TAIL) / math.log(max(p, 1 - p)) - 1e-9)
+
+
+def rank(p: float, n: int) -> int:
+    """Return the nearest rank of the p-quantile among `n` values, counted from 1."""
+    # 0.07 · 100 is a little above 7 in floating point and must not round up to 8.
+    return min(n, max(1, math.ceil(p * n - 1e-9)))
+
+
+def nearest_rank(values: ArrayLike, p: float) -> float:
+    """Return the smallest of `values` that at least the share `p` of them do not exceed: always one of them."""
+    array = np.asarray(values, dtype=float)
+    if not array.size or not 0 <= p <= 1:
+        raise ValueError(f"a percentile needs values and 0 ≤ p ≤ 1, got {array.size} values and p = {p}")
+    index = rank(p, array.size) - 1
+    return float(np.partition(array, index, axis=None)[index])
+
+
+def why_unsupported(values: NDArray[np.float64], p: float) -> str:
+    """Return why `values` do not support the p-quantile, or ""."""
+    needed = minimum_count(p)
+    if values.size < needed:
+        return f"needs {needed} events, has {values.size}"
+    return why_unusable(values)
+
+
+def percentile(values: ArrayLike, p: float, unit: str = "s") -> Estimate:
+    """Return the p-quantile of independent values with its binomial interval; no value where there are too few."""
+    array = np.sort(np.asarray(values, dtype=float), axis=None)
+    reason = why_unsupported(array, p)
+    ranks = None if reason else quantile_ranks(array.size, p)
+    if ranks is None:
+        return Estimate(None, n=array.size, unit=unit, note=reason)
+    return Estimate(nearest_rank(array, p), float(array[ranks[0] - 1]), float(array[ranks[1] - 1]), array.size, unit)
+
+
+_ROUNDS_FOR_T = 3  # with two, t is 12.7 standard errors wide: no interval anyone could use
+
+
+def summarise_rounds(rounds: Sequence[ArrayLike], unit: str = "s") -> Estimate:
+    """Return the geometric mean of the round medians, with its Student-t interval over rounds; `n` counts values.
+
+    Rounds are independent of each other, values of one process are not. With fewer than three rounds the interval is
+    that of the median within a process, and the note says so.
+    """
+    arrays = [np.asarray(values, dtype=float).ravel() for values in rounds]
+    arrays = [array for array in arrays if array.size]
+    pooled = np.concatenate(arrays) if arrays else np.empty(0)
+    reason = why_unusable(pooled)
+    if reason:
+        return Estimate(None, n=pooled.size, unit=unit, note=reason)
+    medians = np.array([np.median(array) for array in arrays])
+    if medians.min() <= 0:
+        return _without_logarithm(medians, pooled.size, unit)
+    if len(medians) < _ROUNDS_FOR_T:
+        return _within_processes(medians, pooled, unit)
+    mean, low, high = t_interval(np.log(medians))
+    return Estimate(float(np.exp(mean)), float(np.exp(low)), float(np.exp(high)), pooled.size, unit)
+
+
+def _within_processes(medians: NDArray[np.float64], pooled: NDArray[np.float64], unit: str) -> Estimate:
+    """Return the location of one or two rounds, with the order-statistic interval of all their values."""
+    value = float(np.exp(np.log(medians).mean()))
+    _, low, high = median_interval(pooled)
+    if len(medians) == 1:
+        value, note, code = float(medians[0]), "within one process", "within-one-process"
+    else:
+        note = "within two processes: the spread between processes needs three rounds"
+        code = "within-two-processes"
+    if low is None or high is None:
+        missing = f"{note}; no interval from {pooled.size} values"
+        return Estimate(value, n=pooled.size, unit=unit, note=missing, code=code)
+    # The round with more values could pull the pooled interval away from the other: include both medians.
+    return Estimate(value, min(low, *medians), max(high, *medians), pooled.size, unit, note, code)
+
+
+def _without_logarithm(medians: NDArray[np.float64], n: int, unit: str) -> Estimate:
+    """Return the median of round medians, of which some are not positive, and order statistics if there are enough."""
+    value, low, high = median_interval(medians)
+    note = "median of round medians: not all are positive"
+    return Estimate(value, low, high, n, unit, note if low is not None else f"{note}; no interval below 6 rounds")

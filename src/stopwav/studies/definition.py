@@ -19,10 +19,15 @@ class Definition:
     # What the stored value is multiplied by where it is shown in a table, and the most decimals it has there.
     scale: float = 1.0
     decimals: int = 2
-    # Whether it rests on the recognised text, so that an untrained model has none.
+    # What it depends on: the recognised text (an untrained model has none), the times of the reference words, and how
+    # fast the machine was.
     rests_on_text: bool = False
-    # The heading of its column where runs are compared side by side; "" where it is none of those.
+    rests_on_word_times: bool = False
+    rests_on_speed: bool = True
+    # The heading of its column where runs are compared side by side; "" where it is none of those. One that comes as
+    # percentiles has a column for each of these, whose number stands in place of `{p}`.
     headline: str = ""
+    headline_percentiles: tuple[int, ...] = ()
 
 
 def seconds(title: str, text: str) -> Definition:
@@ -37,8 +42,13 @@ def ratio(title: str, text: str) -> Definition:
 
 def size(title: str, text: str) -> Definition:
     """Return the definition of a metric in bytes."""
-    return Definition(title, "B", text)
+    return Definition(title, "B", text, rests_on_speed=False)
 
+
+# Warnings about the times of the reference words, and those about the run as a whole or its streams, which touch every
+# number. All other warnings are about how fast the machine was.
+_WORD_TIME_CODES = ("guessed-pronunciation", "no-word-times", "guessed-word-times")
+_GENERAL_CODES = ("stream-", "corpus", "engine", "incomplete", "rounds-failed")
 
 _PERCENTILE = re.compile(r"(?P<family>\w+)_p(?P<percent>\d\d)")
 
@@ -53,29 +63,39 @@ class Definitions:
 
     def find(self, metric: str) -> Definition | None:
         """Return the definition of a metric by its name in a result, percentile suffix and all."""
-        percentile = _PERCENTILE.fullmatch(metric)
+        listed = self._listed(metric)
+        percentile = _PERCENTILE.fullmatch(metric) if listed is None else None
         if percentile is None:
-            known = self._named(metric)
+            known = listed or self.derive(metric)
             return None if known is None or known.percentiles else known
-        family = self._named(percentile["family"])
+        family = self._listed(percentile["family"]) or self.derive(percentile["family"])
         if family is None or not family.percentiles:
             return None
         return replace(family, title=f"{family.title}, P{percentile['percent']}")
 
     def short_title(self, metric: str) -> str:
-        """Return the metric's title without its abbreviation, for where it has to fit a line."""
+        """Return the metric's title without what it has in brackets, for where it has to fit a line."""
         known = self.find(metric)
-        return metric if known is None else re.sub(r" \(\w+\)", "", known.title).replace(", P", " P")
+        return metric if known is None else re.sub(r" \([^)]*\)", "", known.title).replace(", P", " P")
 
     def headlines(self) -> list[tuple[str, Definition]]:
         """Return the metrics that runs are compared by on a page of several."""
-        return [
-            (name, definition)
-            for group in self.groups.values()
-            for name, definition in group.items()
-            if definition.headline
-        ]
+        listed = [pair for group in self.groups.values() for pair in group.items() if pair[1].headline]
+        headlines = []
+        for name, definition in listed:
+            if not definition.percentiles:
+                headlines.append((name, definition))
+            for percent in definition.headline_percentiles:
+                heading = definition.headline.format(p=percent)
+                headlines.append((f"{name}_p{percent}", replace(definition, headline=heading)))
+        return headlines
 
-    def _named(self, metric: str) -> Definition | None:
-        listed = (group[metric] for group in self.groups.values() if metric in group)
-        return next(listed, None) or self.derive(metric)
+    def doubts(self, code: str, metric: str) -> bool:
+        """Whether a warning of that code casts doubt on a metric."""
+        definition = self.find(metric) or Definition(metric, "", "")
+        if code in _WORD_TIME_CODES:
+            return definition.rests_on_word_times
+        return code.startswith(_GENERAL_CODES) or definition.rests_on_speed
+
+    def _listed(self, metric: str) -> Definition | None:
+        return next((group[metric] for group in self.groups.values() if metric in group), None)

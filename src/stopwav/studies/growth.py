@@ -7,10 +7,16 @@ chosen before any number is seen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from stopwav.record import Result
 from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
+# Points of a fitted curve: smooth on any screen.
+CURVE_POINTS = 60
 _NOT_QUADRATIC = "not part of the fit: the F test does not show it"
 _TOO_FEW = "needs 4 points on the axis"
 
@@ -64,7 +70,17 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
     return {"held_out_time": held_out, "held_out_error": Estimate(error, n=1)}
 
 
-# What a scaling fit is told by; the names stand in stored runs.
+def growth_curve(fit: Result) -> list[tuple[float, float]]:
+    """Return points of the curve of a fit, from the first cell of its axis to the last: x and seconds."""
+    cells: Any = fit.params["cells"]
+    terms = [fit.metrics[name].value or 0.0 for name in ("law_constant", "law_linear", "law_quadratic")]
+    return [
+        (float(x), float(sum(term * x**power for power, term in enumerate(terms))))
+        for x in np.geomspace(cells[0][0], cells[-1][0], CURVE_POINTS)
+    ]
+
+
+# The metrics of a scaling fit; their names are part of the JSON output.
 GROWTH = {
     "law_constant": seconds("a of the fit", "Time ≈ a + b·x + c·x² along the axis: the constant term."),
     "law_linear": seconds("b of the fit", "The linear term, in seconds per second of audio or per utterance."),
@@ -77,3 +93,47 @@ GROWTH = {
     "predicted_rtf": ratio("predicted RTF", "The predicted time / the audio of that batch: not measured."),
     "predicted_rtfx": ratio("predicted RTFx", "1 / predicted RTF: not measured."),
 }
+
+
+def growth_text(fit: Result, variable: str) -> str:
+    """Return the fit as a formula in a variable, with the evidence for it."""
+    factors = (("law_constant", ""), ("law_linear", f"·{variable}"), ("law_quadratic", f"·{variable}²"))
+    terms = [_term(fit.metrics[name], factor) for name, factor in factors]
+    formula = " ".join(term for term in terms if term).removeprefix("+ ")
+    formula = f"-{formula.removeprefix('- ')}" if formula.startswith("- ") else formula
+    return f"time ≈ {formula} s; {_evidence(fit.metrics['law_quadratic_p'])}{_held_out(fit)}"
+
+
+def seconds_text(estimate: Estimate) -> str:
+    """Return a time of three digits with its interval."""
+    if estimate.value is None:
+        return "–"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3g} s"
+    return f"{estimate.value:.3g} [{estimate.low:.3g}–{estimate.high:.3g}] s"
+
+
+def _term(estimate: Estimate, factor: str) -> str:
+    if estimate.value is None:
+        return ""
+    return f"{'-' if estimate.value < 0 else '+'} {abs(estimate.value):.3g}{factor}"
+
+
+def _evidence(p_value: Estimate) -> str:
+    if p_value.value is None:
+        return "too few points to test for a quadratic term"
+    shown = "p < 0.001" if p_value.value < 0.001 else f"p = {p_value.value:.2g}"
+    return f"F test of the quadratic term: {shown}, {'needed' if p_value.value < 0.05 else 'not shown'}"
+
+
+def _held_out(fit: Result) -> str:
+    error, time = fit.metrics["held_out_error"], fit.metrics["held_out_time"]
+    if error.value is None or time.value is None:
+        return f"; held-out check: {time.note}"
+    cells: Any = fit.params["cells"]
+    at, measured_s = cells[-1]
+    unit = " utterances" if fit.params["axis"] == "batch size" else " s"
+    return (
+        f"; fitted without {at:g}{unit}: predicted {seconds_text(time)}, measured {measured_s:.3g} s, "
+        f"{100 * error.value:+.1f} %"
+    )

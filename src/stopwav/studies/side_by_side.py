@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from stopwav.record import Header
 from stopwav.report.document import Cell, Column, Detail, Document, Note, Row, Source, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, missing
 from stopwav.report.page import PageSection
 from stopwav.report.provenance import fingerprint
+from stopwav.report.text import DASH, format_bytes, format_interval, missing
 from stopwav.studies.definition import Definition
 from stopwav.studies.study import StudyRun
 
@@ -20,7 +20,7 @@ def page_section(run: StudyRun) -> PageSection:
         known = run.study.definitions.find(metric)
         return None if known is None else (known.title, known.text)
 
-    return PageSection(run.document(Detail()), run.charts, define)
+    return PageSection(run.document(Detail(page=True)), run.charts, define)
 
 
 def side_by_side(runs: Sequence[StudyRun]) -> Document:
@@ -60,7 +60,8 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
 
 def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:
     rows = []
-    for result in run.followed:
+    # The lengths of a comparison are in its section.
+    for result in (followed for followed in run.followed if followed.kind != "length"):
         absent = f"not measured by {run.study.name}" if result.metrics else "nothing was measured"
         cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), Cell(result.name)]
         for metric, definition in headlines.items():

@@ -101,7 +101,7 @@ def study_function(spec: type[Spec], *positional: str) -> Callable[[Callable[[Sp
 def signature_of(spec: type[StudySpec], positional: tuple[str, ...]) -> inspect.Signature:
     """Return the signature of a study's function: its settings with their types and defaults."""
     fields = spec.model_fields
-    parameters = []
+    parameters: list[inspect.Parameter] = []
     for name in [*positional, *(name for name in spec.options() if name not in positional), *_python_only(spec)]:
         if name in [parameter.name for parameter in parameters]:
             continue

@@ -10,7 +10,7 @@ from stopwav.errors import Caution
 from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.plan import Plan, Workload
 from stopwav.measure.rounds import Round, interleave_rounds, measure
-from stopwav.measure.sampler import Samples
+from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
 from stopwav.record import Piece, Record
 from stopwav.studies.resume import as_written
 
@@ -124,6 +124,16 @@ def skip_reason(rounds: Sequence[Round]) -> str:
         if round_.status in ("oom", "timeout") or (round_.status == "error" and number == 0):
             return f"not tried again after round {round_.index}: {round_.message}"
     return ""
+
+
+def round_time_s(plan: Plan, call_s: float, load_s: float) -> float:
+    """Return how long a round may take: load, first call, warm-up, values, memory pass; it is killed at the limit."""
+    warm_up_s = min(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s), MAX_WARMUP_S + call_s)
+    # The plan stops between these two, sooner on a quiet machine: the middle.
+    fewest_s = max(plan.min_values_s, plan.min_values * max(call_s, MIN_VALUE_S))
+    most_s = plan.max_values * max(call_s, MIN_VALUE_S)
+    values_s = (min(fewest_s, plan.max_values_s + call_s) + min(most_s, plan.max_values_s + call_s)) / 2
+    return load_s + min(call_s + warm_up_s + values_s + call_s, plan.time_limit_s)
 
 
 def _samples(fields: dict[str, Any]) -> Samples:

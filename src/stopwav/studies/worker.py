@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stopwav.errors import Status
 from stopwav.measure.process import FreshProcess, Outcome
 from stopwav.record import Piece
 
@@ -25,14 +26,17 @@ class Worker:
     subject: str = "engine"
     load_limit_s: float = LOAD_LIMIT_S
     max_deaths: int = MAX_DEATHS
+    # The failures that count as deaths. With "error" among them an error ends the process too: it may hold half of its
+    # work.
+    deadly: tuple[Status, ...] = ("timeout", "crashed", "oom")
     # For whoever warms the process up; it falls with the process.
     warm: bool = False
     _process: FreshProcess | None = None
     _deaths: int = 0
     _given_up: Outcome | None = None
 
-    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
-        """Return the outcome of a call; of a subject that was given up, why."""
+    def load(self) -> Outcome:
+        """Start the process unless it runs, and return how loading ended; of a subject that was given up, why."""
         if self._given_up is not None:
             return self._given_up
         if self._process is None:
@@ -47,6 +51,13 @@ class Worker:
                     last_words=loaded.last_words,
                 )
                 return self._given_up
+        return Outcome("ok")
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
+        """Return the outcome of a call; of a subject that was given up, why."""
+        loaded = self.load()
+        if not loaded.ok or self._process is None:
+            return loaded
         outcome = self._process.call(method, *arguments, time_limit_s=time_limit_s)
         self._count_deaths(outcome)
         return outcome
@@ -68,8 +79,10 @@ class Worker:
         """A subject that only fails keeps its process; one that dies again and again is given up."""
         if outcome.ok:
             self._deaths = 0
-        elif outcome.status in ("timeout", "crashed", "oom"):
+            return
+        if outcome.status != "error" or "error" in self.deadly:
             self.close()
+        if outcome.status in self.deadly:
             self._deaths += 1
             if self._deaths >= self.max_deaths:
                 message = f"not tried: the {self.subject} died {self.max_deaths} times in a row"

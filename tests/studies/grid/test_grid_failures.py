@@ -10,7 +10,7 @@ from grid_runs import engine_file, made_up, run
 from test_grid_study import by_place
 
 import stopwav
-from stopwav.measure.worker import is_out_of_memory, mentions_out_of_memory
+from stopwav.measure.process import is_out_of_memory, mentions_out_of_memory
 from stopwav.studies.frontier import LARGEST_BATCH, Frontier, next_batch
 from stopwav.studies.grid.cell import GridCell
 

@@ -1,32 +1,23 @@
-"""The card of a comparison: a verdict per pair and metric, the Pareto set, and what was expected before the run."""
+"""The card of a comparison: a verdict per pair and metric, the Pareto front, and the hypotheses it was run for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from stopwav.stats.change import Change
-
-Judgement = Literal["supported", "not supported", "undecided"]
-
-
-@dataclass(frozen=True)
-class PairVerdict:
-    """What is known of b against a in one metric; over all inputs, or at one length in frames."""
-
-    a: str
-    b: str
-    change: Change
-    frames: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as `--json` prints them."""
-        return {"of": self.b, "against": self.a, "frames": self.frames, **self.change.to_json()}
+from stopwav.errors import StopwavError
+from stopwav.record import Record, Result
+from stopwav.stats import Estimate
+from stopwav.stats.estimate import pareto_set
+from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
+from stopwav.studies.compare.results import RunData, compare_results, read_run
+from stopwav.studies.compare.verdicts import ENERGY, PairVerdict, length_verdicts, overall_verdicts
 
 
 @dataclass(frozen=True)
 class Pareto:
-    """Who is not shown to be beaten on the axes, which are names of metrics; and who could not be placed, and why."""
+    """The engines that none is shown to beat on the axes (names of metrics), and those left out, with reasons."""
 
     axes: tuple[str, ...]
     members: tuple[str, ...]
@@ -34,7 +25,7 @@ class Pareto:
     left_out: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as `--json` prints them."""
+        """Return the fields as `--json` prints them."""
         return {
             "axes": list(self.axes),
             "members": list(self.members),
@@ -44,27 +35,8 @@ class Pareto:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A hypothesis as it was stated, what the run says of it, and the verdict that says so, where there is one."""
-
-    text: str
-    judgement: Judgement
-    reason: str
-    verdict: PairVerdict | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as `--json` prints them."""
-        return {
-            "text": self.text,
-            "judgement": self.judgement,
-            "reason": self.reason,
-            "verdict": None if self.verdict is None else self.verdict.to_json(),
-        }
-
-
-@dataclass(frozen=True)
 class Card:
-    """All that a comparison decides: over all inputs, at each length, and what follows.
+    """All decisions of a comparison: over all inputs, at each length, and what follows from them.
 
     `verdicts` have one confidence of 95 % together, and so have `by_length`.
     """
@@ -73,14 +45,58 @@ class Card:
     verdicts: tuple[PairVerdict, ...]
     by_length: tuple[PairVerdict, ...]
     pareto: Pareto
-    expectations: tuple[Judged, ...]
+    expectations: tuple[JudgedExpectation, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The card as `--json` prints it."""
+        """Return the card as `--json` prints it."""
         return {
             "engines": list(self.engines),
-            "verdicts": [one.to_json() for one in self.verdicts],
-            "by_length": [one.to_json() for one in self.by_length],
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "by_length": [verdict.to_json() for verdict in self.by_length],
             "pareto": self.pareto.to_json(),
-            "expectations": [one.to_json() for one in self.expectations],
+            "expectations": [expectation.to_json() for expectation in self.expectations],
         }
+
+
+def card(record: Record) -> Card:
+    """Return the decisions of a comparison, computed again from its raw observations.
+
+    Verdicts over all inputs have one confidence of 95 % together, and so have those at each length. They need two
+    rounds or more.
+    """
+    if record.header.study != "compare":
+        raise StopwavError(f"{record.path}: a run of {record.header.study!r}; only a run of 'compare' has a card")
+    return make_card(read_run(record), compare_results(record))
+
+
+def make_card(data: RunData, results: Sequence[Result]) -> Card:
+    """Return the decisions of a comparison from what its run holds and from its results."""
+    names = [engine.name for engine in data.engines]
+    verdicts, by_length = overall_verdicts(data), length_verdicts(data)
+    expectations = [
+        judge(parse_expectation(text, names, data.spec.frames), (*verdicts, *by_length)) for text in data.spec.expect
+    ]
+    return Card(tuple(names), verdicts, by_length, _pareto(results), tuple(expectations))
+
+
+def _pareto(results: Sequence[Result]) -> Pareto:
+    """The Pareto front in word errors (without any, parameters), real-time factor, and energy where it was measured."""
+    engines = [result for result in results if result.kind == "engine"]
+    axes = ["wer" if _any_has(engines, "wer") else "parameters", "rtf"]
+    if _any_has(engines, ENERGY):
+        axes.append(ENERGY)
+    nothing = Estimate(None, note="nothing was measured")
+    points = {engine.name: [engine.metrics.get(axis, nothing) for axis in axes] for engine in engines}
+    placed = {name: point for name, point in points.items() if all(axis.value is not None for axis in point)}
+    members = pareto_set(placed)
+    left_out = [
+        (name, next(axis.note for axis in point if axis.value is None))
+        for name, point in points.items()
+        if name not in placed
+    ]
+    beaten = tuple(name for name in placed if name not in members)
+    return Pareto(tuple(axes), tuple(members), beaten, tuple(left_out))
+
+
+def _any_has(engines: Sequence[Result], metric: str) -> bool:
+    return any(metric in engine.metrics and engine.metrics[metric].value is not None for engine in engines)

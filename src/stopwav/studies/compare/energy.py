@@ -1,9 +1,12 @@
-"""What a comparison says of energy: joules per utterance and per second of audio, watts, gross and net of idling."""
+"""The energy of a comparison: joules per utterance and per second of audio, watts, gross and net of idling.
+
+Where the hardware reports power as well, sampled power cross-checks the energy counter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
@@ -13,18 +16,29 @@ from stopwav.measure.energy_series import WindowEnergy, whole_joules
 from stopwav.measure.meter_log import MeterLog, read_meter_log
 from stopwav.record import Record
 from stopwav.stats import Estimate, summarise_rounds
-from stopwav.studies.compare.counter_check import agreement, grain_metrics
 from stopwav.studies.compare.engine_runner import FRAME_S
-from stopwav.studies.compare.pieces import EnergyRun, Entrant, grains_of, meter_log_of, meters_of
+from stopwav.studies.compare.pieces import EnergyRun, EngineData, meter_log_of, meters_of, resolutions_of
 
 EXTERNAL = "external meter"
 TOTAL = "total"
-NO_METER = "no meter"
+# The code of an estimate that has no value because nothing metered it.
+NO_METER = "no-meter"
+# Sampled power and counter of a steady load that lie further apart than this do not measure the same thing.
+AGREEMENT = 0.10
+
+_UNITS = {
+    "energy_per_utterance_gross": "J",
+    "energy_per_utterance_net": "J",
+    "energy_per_audio_s_gross": "J",
+    "energy_per_audio_s_net": "J",
+    "mean_power": "W",
+    "idle_power": "W",
+}
 
 
 @dataclass(frozen=True)
 class Energy:
-    """The energy of a run: the part that engines are compared by, every part that has numbers, and why others lack.
+    """The energy of a run: the part that engines are compared by, and every part that has numbers.
 
     `part` is None where nothing can be compared, and `reason` says why.
     """
@@ -33,48 +47,48 @@ class Energy:
     parts: tuple[str, ...]
     reason: str
     log: MeterLog | None = None
-    # What is wrong with the external meter's log, where one was named.
+    # What is wrong with the log of the external meter, where one was named.
     log_fault: str = ""
-    # How finely the counter of each part counts, as far as it was looked at.
-    grains: Mapping[str, CounterResolution] = field(default_factory=dict)
+    # The counter resolution of each part, where it was measured.
+    resolutions: Mapping[str, CounterResolution] = field(default_factory=dict)
 
 
-def energy_of(record: Record, sides: Sequence[Entrant]) -> Energy | None:
-    """What the run knows of energy; None where it was not asked for."""
+def energy_of(record: Record, engines: Sequence[EngineData]) -> Energy | None:
+    """Return what the run holds of energy; None where it was not asked for."""
     if not record.header.spec["energy"]:
         return None
-    log, fault = _log(record)
-    meters, grains = meters_of(record), grains_of(record)
-    runs = [run for side in sides for taken in side.energy.values() for run in taken]
-    found = list(dict.fromkeys(part for run in runs for window in run.windows for part in window.joules))
+    log, fault = _read_log(record)
+    meters, resolutions = meters_of(record), resolutions_of(record)
+    runs = [run for engine in engines for length in engine.energy.values() for run in length]
+    parts = list(dict.fromkeys(part for run in runs for window in run.windows for part in window.joules))
     if log is not None:
-        return Energy(EXTERNAL, (EXTERNAL, *found), "", log, grains=grains)
+        return Energy(EXTERNAL, (EXTERNAL, *parts), "", log, resolutions=resolutions)
     if not runs:
         missing = "not measured yet" if meters is None else "; ".join(meters["missing"])
-        return Energy(None, (), f"{NO_METER}: {fault or missing}", None, fault)
+        return Energy(None, (), f"no meter: {fault or missing}", None, fault)
     if all(whole_joules(window.joules, run.whole) is not None for run in runs for window in run.windows):
-        return Energy(TOTAL, (TOTAL, *found), "", None, fault, grains)
-    devices = sorted({str(side.info.get("device", "cpu")) for side in sides if side.energy})
-    part = _part_of(devices, found)
-    why = fault or f"{' and '.join(devices)}: not metered; what is: {', '.join(found) or 'nothing'}"
-    return Energy(part, tuple(found), "" if part else f"{NO_METER}: {why}", None, fault, grains)
+        return Energy(TOTAL, (TOTAL, *parts), "", None, fault, resolutions)
+    devices = sorted({str(engine.info.get("device", "cpu")) for engine in engines if engine.energy})
+    part = _compared_part(devices, parts)
+    reason = fault or f"{' and '.join(devices)}: not metered; metered: {', '.join(parts) or 'nothing'}"
+    return Energy(part, tuple(parts), "" if part else f"no meter: {reason}", None, fault, resolutions)
 
 
 def energy_metrics(energy: Energy, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
-    """The energy of one input of one engine: of the part that is compared and, where there are others, of each."""
+    """Return the energy of one input of one engine: of the compared part and, with a suffix, of every other part."""
     if energy.part is None:
-        return _missing(energy.reason)
-    found: dict[str, Estimate] = {}
+        return _missing(energy.reason, NO_METER)
+    metrics: dict[str, Estimate] = {}
     for part in dict.fromkeys((energy.part, *energy.parts)):
-        one = _of_part(energy, part, runs, frames) | grain_metrics(energy.grains.get(part))
-        one["sampled_to_counter"] = agreement(runs, runs[0].whole if runs and part == TOTAL else (part,))
+        of_part = _part_metrics(energy, part, runs, frames) | _resolution_metrics(energy.resolutions.get(part))
+        of_part["sampled_to_counter"] = _agreement(runs, runs[0].whole if runs and part == TOTAL else (part,))
         suffix = "" if part == energy.part else f"_{part.replace(' ', '_')}"
-        found |= {f"{name}{suffix}": estimate for name, estimate in one.items()}
-    return found
+        metrics |= {f"{name}{suffix}": estimate for name, estimate in of_part.items()}
+    return metrics
 
 
 def joules_by_round(energy: Energy, runs: Sequence[EnergyRun]) -> dict[int, float]:
-    """The median gross joules of an utterance in each round; empty where there are none."""
+    """Return the median gross joules of an utterance in each round; empty where there are none."""
     if energy.part is None:
         return {}
     try:
@@ -83,50 +97,57 @@ def joules_by_round(energy: Energy, runs: Sequence[EnergyRun]) -> dict[int, floa
         return {}
 
 
-def whole_energy(energy: Energy, side: Entrant) -> dict[str, Estimate]:
-    """Joules per second of audio over all lengths: Σ joules / Σ audio, in each round."""
-    names = {"energy_per_audio_s_gross": _gross, "energy_per_audio_s_net": _net}
-    if energy.part is None or not side.energy:
-        why = energy.reason or "nothing was measured"
-        return {name: Estimate(None, unit="J", note=why) for name in names}
-    audio_s = FRAME_S * sum(side.energy)
-    found = {}
-    for name, values_of in names.items():
-        try:
-            by_length = [
-                {run.round: median(values_of(energy, energy.part, run)) for run in runs}
-                for runs in side.energy.values()
-            ]
-        except StopwavError as error:
-            found[name] = Estimate(None, unit="J", note=str(error))
-            continue
-        rounds = set.intersection(*(set(one) for one in by_length))
-        values = [[sum(one[index] for one in by_length) / audio_s] for index in rounds]
-        found[name] = _labelled(summarise_rounds(values, "J"), energy, energy.part, next(iter(side.energy.values())))
-    return found
+def overall_energy(energy: Energy, engine: EngineData) -> dict[str, Estimate]:
+    """Return the joules per second of audio over all lengths: Σ joules / Σ audio, in each round."""
+    by_name = {"energy_per_audio_s_gross": _gross, "energy_per_audio_s_net": _net}
+    if energy.part is None:
+        return {name: Estimate(None, unit="J", note=energy.reason, code=NO_METER) for name in by_name}
+    if not engine.energy:
+        return {name: Estimate(None, unit="J", note="nothing was measured") for name in by_name}
+    return {name: _overall(energy, energy.part, engine, per_window) for name, per_window in by_name.items()}
 
 
-def lost_nets(energy: Energy, side: Entrant) -> Iterator[Caution]:
-    """A caution for each part where all that a window takes beyond idling is less than one step of the counter."""
-    for part, grain in energy.grains.items():
-        if grain.step_j is None:
+def meter_text(energy: Energy, engine: EngineData) -> str:
+    """Return the part that engines are compared by and what metered it; empty where the engine has no energy."""
+    if energy.part is None or not engine.energy:
+        return ""
+    return _meter_text(energy, energy.part, next(iter(engine.energy.values())))
+
+
+def small_net_warnings(energy: Energy, engine: EngineData) -> Iterator[Caution]:
+    """Yield a warning for each part whose net energy in a window is below the counter resolution."""
+    for part, resolution in energy.resolutions.items():
+        if resolution.step_j is None:
             continue
         lost = [
             str(frames)
-            for frames, runs in side.energy.items()
-            if all(part in one.joules for run in runs for one in (run.idle, *run.windows))
-            and abs(median(net_j for run in runs for net_j in _net_windows(energy, part, run))) < grain.step_j
+            for frames, runs in engine.energy.items()
+            if all(part in window.joules for run in runs for window in (run.idle, *run.windows))
+            and abs(median(net_j for run in runs for net_j in _net_windows(energy, part, run))) < resolution.step_j
         ]
         if lost:
             yield Caution(
                 "net-too-small",
-                f"{part}: at {', '.join(lost)} frames the work takes less beyond idling in a window than one step of "
-                f"the counter, {grain.step_j:.2g} J: net energy is not to be told from nothing there; compare gross",
+                f"{part}: at {', '.join(lost)} frames the net energy of a window is below the counter resolution, "
+                f"{resolution.step_j:.2g} J, which is indistinguishable from zero there; compare gross energy",
             )
 
 
-def _log(record: Record) -> tuple[MeterLog | None, str]:
-    """The external meter's log, from the run or else from its file, and what is wrong with it."""
+def disagreement_warnings(runs: Sequence[EnergyRun]) -> Iterator[Caution]:
+    """Yield a warning for each part whose counter and sampled power are too far apart, by the worst process."""
+    for part in dict.fromkeys(part for run in runs for window in run.windows for part in window.sampled_joules):
+        ratios = [ratio for ratio, _ in (_sampled_ratio(run, [part]) for run in runs) if ratio is not None]
+        worst = max(ratios, key=lambda ratio: abs(ratio - 1), default=1.0)
+        if abs(worst - 1) > AGREEMENT:
+            yield Caution(
+                "meters-disagree",
+                f"{part}: sampled power adds up to {100 * worst:.0f} % of its counter, so one of them is wrong here; "
+                "work that comes in bursts is sampled badly: use longer inputs, or --meter-csv",
+            )
+
+
+def _read_log(record: Record) -> tuple[MeterLog | None, str]:
+    """The log of the external meter, from the run or else from its file, and what is wrong with it."""
     stored, path = meter_log_of(record), record.header.spec["meter_csv"]
     if stored is not None or path is None:
         return stored, ""
@@ -136,47 +157,57 @@ def _log(record: Record) -> tuple[MeterLog | None, str]:
         return None, str(error)
 
 
-def _part_of(devices: Sequence[str], parts: Sequence[str]) -> str | None:
+def _compared_part(devices: Sequence[str], parts: Sequence[str]) -> str | None:
     """The part that does the work of all engines, where it is metered: the GPU they run on, or the processor."""
     if len(devices) != 1:
         return None
     kind, _, index = devices[0].partition(":")
-    wanted = ("cpu package",) if kind == "cpu" else ("gpu", f"gpu {index or 0}")
-    return next((part for part in wanted if part in parts), None)
+    candidates = ("cpu package",) if kind == "cpu" else ("gpu", f"gpu {index or 0}")
+    return next((part for part in candidates if part in parts), None)
 
 
-def _of_part(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
+def _part_metrics(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
     audio_s = frames * FRAME_S
     try:
         gross = [_gross(energy, part, run) for run in runs]
         net = [_net(energy, part, run) for run in runs]
-        power = [[_joules(energy, part, run, w) / w.seconds for w in run.windows] for run in runs]
+        power = [[_joules(energy, part, run, window) / window.seconds for window in run.windows] for run in runs]
         idle = [[_idle_w(energy, part, run)] for run in runs]
     except StopwavError as error:
         return _missing(str(error))
     if not runs:
         return _missing("nothing was measured")
     values = {
-        "energy_per_utterance_gross": (gross, "J"),
-        "energy_per_utterance_net": (net, "J"),
-        "energy_per_audio_s_gross": ([[v / audio_s for v in one] for one in gross], "J"),
-        "energy_per_audio_s_net": ([[v / audio_s for v in one] for one in net], "J"),
-        "mean_power": (power, "W"),
-        "idle_power": (idle, "W"),
+        "energy_per_utterance_gross": gross,
+        "energy_per_utterance_net": net,
+        "energy_per_audio_s_gross": [[joules / audio_s for joules in windows] for windows in gross],
+        "energy_per_audio_s_net": [[joules / audio_s for joules in windows] for windows in net],
+        "mean_power": power,
+        "idle_power": idle,
     }
-    return {name: _labelled(summarise_rounds(v, unit), energy, part, runs) for name, (v, unit) in values.items()}
+    return {
+        name: _labelled(summarise_rounds(by_round, _UNITS[name]), energy, part, runs)
+        for name, by_round in values.items()
+    }
 
 
-def _missing(reason: str) -> dict[str, Estimate]:
-    units = {
-        "energy_per_utterance_gross": "J",
-        "energy_per_utterance_net": "J",
-        "energy_per_audio_s_gross": "J",
-        "energy_per_audio_s_net": "J",
-        "mean_power": "W",
-        "idle_power": "W",
-    }
-    return {name: Estimate(None, unit=unit, note=reason) for name, unit in units.items()}
+def _missing(reason: str, code: str = "") -> dict[str, Estimate]:
+    return {name: Estimate(None, unit=unit, note=reason, code=code) for name, unit in _UNITS.items()}
+
+
+def _overall(
+    energy: Energy, part: str, engine: EngineData, per_window: Callable[[Energy, str, EnergyRun], list[float]]
+) -> Estimate:
+    try:
+        by_length = [
+            {run.round: median(per_window(energy, part, run)) for run in runs} for runs in engine.energy.values()
+        ]
+    except StopwavError as error:
+        return Estimate(None, unit="J", note=str(error))
+    audio_s = FRAME_S * sum(engine.energy)
+    rounds = set.intersection(*map(set, by_length))
+    values = [[sum(length[index] for length in by_length) / audio_s] for index in rounds]
+    return _labelled(summarise_rounds(values, "J"), energy, part, next(iter(engine.energy.values())))
 
 
 def _gross(energy: Energy, part: str, run: EnergyRun) -> list[float]:
@@ -185,7 +216,7 @@ def _gross(energy: Energy, part: str, run: EnergyRun) -> list[float]:
 
 
 def _net(energy: Energy, part: str, run: EnergyRun) -> list[float]:
-    """The same less what idling would have taken; may be below zero, and stays so."""
+    """Joules of an utterance beyond idling in each window; may be below zero, and stays so."""
     windows_j = _net_windows(energy, part, run)
     return [net_j / window.iterations for net_j, window in zip(windows_j, run.windows, strict=True)]
 
@@ -211,10 +242,47 @@ def _joules(energy: Energy, part: str, run: EnergyRun, window: WindowEnergy) -> 
 
 
 def _labelled(estimate: Estimate, energy: Energy, part: str, runs: Sequence[EnergyRun]) -> Estimate:
-    """The estimate, with the part that it is about, what metered it, and how finely, in its note."""
-    label = part if part == EXTERNAL else f"{part} by {runs[0].source}"
-    grain = energy.grains.get(part)
-    if grain is not None and grain.step_j is not None and grain.interval_s is not None:
-        label += f" (steps of {grain.step_j:.2g} J or more, every {1e3 * grain.interval_s:.3g} ms)"
-    note = "; ".join(filter(None, (label, estimate.note)))
-    return Estimate(estimate.value, estimate.low, estimate.high, estimate.n, estimate.unit, note)
+    """The estimate, with the part and its meter in its note."""
+    return replace(estimate, note="; ".join(filter(None, (_meter_text(energy, part, runs), estimate.note))))
+
+
+def _meter_text(energy: Energy, part: str, runs: Sequence[EnergyRun]) -> str:
+    """The part, what metered it, and the counter resolution."""
+    resolution = energy.resolutions.get(part)
+    steps = ""
+    if resolution is not None and resolution.step_j is not None and resolution.interval_s is not None:
+        steps = f" (steps of {resolution.step_j:.2g} J or more, every {1e3 * resolution.interval_s:.3g} ms)"
+    return f"{part if part == EXTERNAL else f'{part} by {runs[0].source}'}{steps}"
+
+
+def _resolution_metrics(resolution: CounterResolution | None) -> dict[str, Estimate]:
+    """The smallest step of a counter and the time between steps; nothing where they were not measured."""
+    if resolution is None:
+        return {}
+    return {
+        "counter_step": Estimate(resolution.step_j, unit="J", note=resolution.note),
+        "counter_interval": Estimate(resolution.interval_s, unit="s", note=resolution.note),
+    }
+
+
+def _agreement(runs: Sequence[EnergyRun], parts: Collection[str]) -> Estimate:
+    """Joules by sampled power / joules by the counters of these parts, in the windows of each process."""
+    ratios = []
+    for run in runs:
+        ratio, reason = _sampled_ratio(run, parts)
+        if ratio is None:
+            return Estimate(None, note=reason)
+        ratios.append([ratio])
+    return summarise_rounds(ratios, "")
+
+
+def _sampled_ratio(run: EnergyRun, parts: Collection[str]) -> tuple[float | None, str]:
+    """Σ sampled / Σ counted over the windows of a process; or None and what is missing."""
+    for window in run.windows:
+        for part in parts:
+            if part not in window.sampled_joules:
+                return None, f"{part}: {window.unsampled.get(part, 'no cross-check of the counter')}"
+            if part not in window.joules:
+                return None, f"{part}: {window.missing.get(part, 'no value in a window')}"
+    sampled_j = sum(window.sampled_joules[part] for window in run.windows for part in parts)
+    return sampled_j / sum(window.joules[part] for window in run.windows for part in parts), ""

@@ -1,4 +1,4 @@
-"""One engine of a comparison, inside its own fresh process: what it is, and what its inputs cost."""
+"""One engine of a comparison, inside its own fresh process: its description, and the cost of its inputs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,23 @@ from stopwav.measure.sampler import warm_up
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.audio_input import BUNDLED, make_audio
+from stopwav.studies.compare.network_size import count_multiply_adds, count_parameters
 
 # A frame is the 10 ms that features advance by, in every recogniser of this field.
 FRAME_S = 0.01
 NOT_TORCH = "not a torch model"
 
 
+def device_of(engine: str) -> str:
+    """Return the device that an engine's options name: its clock is the one to time it by."""
+    from stopwav.engines.registry import parse_spec
+
+    return str(parse_spec(engine).options.get("device") or "cpu")
+
+
 @dataclass(frozen=True)
 class LengthWorkload:
-    """Transcribing so many frames of speech: the engine is loaded and the input made before anything is timed."""
+    """Transcribing frames of speech: the engine is loaded and the input made before anything is timed."""
 
     engine: str
     frames: int
@@ -34,33 +42,33 @@ class LengthWorkload:
 
     @property
     def name(self) -> str:
-        """Engine and length."""
+        """The engine and the length."""
         return f"{self.engine} {self.frames} frames"
 
     @property
     def params(self) -> Mapping[str, Scalar]:
-        """What tells the lengths apart."""
+        """The length."""
         return {"frames": self.frames}
 
     def setup(self) -> Callable[[], object]:
-        """The call that transcribes the input."""
+        """Return the call that transcribes the input."""
         engine = _offline(self.engine)
         return _Call(engine, _speech(engine, self.frames, self.seed))
 
 
 class _Call:
-    """One input through an engine, and what is to be said of both afterwards."""
+    """One input through an engine, and the facts to store afterwards."""
 
     def __init__(self, engine: Engine, audio: Audio) -> None:
         self._engine, self._audio = engine, audio
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the engine is, and how many tokens it wrote for this input."""
+        """The description of the engine, and how many tokens it emitted for this input."""
         return {"engine": self._engine.info.to_json(), "emitted_tokens": _emitted(self._engine)}
 
     def __call__(self) -> str:
-        """The text of the input."""
+        """Return the text of the input."""
         return _text(self._engine, self._audio)
 
 
@@ -75,26 +83,21 @@ class EngineRunner:
         self._idle: WindowEnergy | None = None
 
     def describe(self, depth: int) -> dict[str, Any]:
-        """What the engine is, and its parameters where it has a torch network."""
+        """Return the description of the engine, and its parameters where it has a torch network."""
         network = getattr(self._engine, "network", None)
-        if network is None:
-            return {"engine": self._engine.info.to_json(), "parameters": None}
-        from stopwav.studies.compare.parameters import count_parameters
-
-        return {"engine": self._engine.info.to_json(), "parameters": count_parameters(network, depth)}
+        parameters = None if network is None else count_parameters(network, depth)
+        return {"engine": self._engine.info.to_json(), "parameters": parameters}
 
     def operations(self, frames: int, depth: int, seed: int) -> dict[str, Any]:
-        """The multiply-adds of one input, or why they were not counted."""
+        """Return the multiply-adds of one input, or why they were not counted."""
         network = getattr(self._engine, "network", None)
         if network is None:
             return {"multiply_adds": None, "reason": NOT_TORCH}
-        from stopwav.studies.compare.operations import count_multiply_adds
-
         audio = _speech(self._engine, frames, seed)
         return count_multiply_adds(network, lambda: _text(self._engine, audio), depth)
 
     def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
-        """What the engine is, what loading it took, its first call, and what each warm-up call took."""
+        """Return the description of the engine, and the times of loading, the first call and each warm-up call."""
         audio = self._load(utterance)
         first_s = self._clock.time(lambda: _text(self._engine, audio)).wall_s
         warmup_s, cautions = warm_up(lambda: _text(self._engine, audio), self._clock, plan)
@@ -107,9 +110,9 @@ class EngineRunner:
         }
 
     def transcribe(self, utterance: Utterance) -> dict[str, Any]:
-        """The text of one utterance, and what it took."""
+        """Return the text of one utterance, and how long it took."""
         audio = self._load(utterance)
-        # The harness's own litter is swept before the call, not inside it.
+        # Garbage of the harness is collected before the call, not inside it.
         gc.collect()
         timing = self._clock.time(lambda: _text(self._engine, audio))
         return {
@@ -121,7 +124,7 @@ class EngineRunner:
         }
 
     def energy(self, frames: int, seed: int, plan: Plan, time_s: float, external: bool) -> dict[str, Any]:
-        """The windows of one input that repeats, and the one of idling before the first; raises without a meter."""
+        """Return the windows of one input that repeats, and the idle window before them; raise without a meter."""
         meters = find_meters()
         meter = meters.joined()
         if external:
@@ -130,7 +133,7 @@ class EngineRunner:
             raise StopwavError(f"no meter: {meter.reason}")
         call = _Call(self._engine, _speech(self._engine, frames, seed))
         if self._idle is None:
-            # Once: a GPU keeps its clocks up after work, so that a later length would have another idle than the first.
+            # Once: a GPU keeps its clocks up after work, so that a later length would have a higher idle power.
             self._idle = idle_window(meter)
         _, cautions = warm_up(call, self._clock, plan)
         windows = work_windows(call, meter, time_s=time_s)
@@ -167,6 +170,6 @@ def _text(engine: Engine, audio: Audio) -> str:
 
 
 def _emitted(engine: Engine) -> int | None:
-    """How many tokens the last text has; None where the engine does not say."""
+    """The number of tokens of the last text; None where the engine does not report it."""
     emitted = getattr(engine, "emitted_tokens", None)
     return None if not emitted else int(emitted[0])

@@ -1,16 +1,19 @@
-"""Hypotheses stated before a run, such as "a faster b", and what the verdicts of the run say of them."""
+"""Hypotheses stated before a run, such as "a faster b", and their judgement by the verdicts of the run."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from stopwav.errors import StopwavError
 from stopwav.stats.change import WORDS
-from stopwav.studies.compare.card import Judged, Judgement, PairVerdict
+from stopwav.studies.compare.verdicts import PairVerdict
 
-# From the words of a hypothesis to the metric that decides on it, and the verdict on the first against the second.
+Judgement = Literal["supported", "not supported", "undecided"]
+
+# The words of a hypothesis: the metric that decides on it, and the verdict on the first engine against the second.
 RELATIONS = {
     "faster": ("latency", "faster"),
     "slower": ("latency", "slower"),
@@ -29,7 +32,7 @@ _LENGTH = re.compile(r"\s+at\s+(\d+)\s+frames\s*$")
 
 @dataclass(frozen=True)
 class Expectation:
-    """A hypothesis, taken apart: the first engine against the second, over all inputs or at one length in frames."""
+    """A parsed hypothesis: the first engine against the second, over all inputs or at one length in frames."""
 
     text: str
     first: str
@@ -38,17 +41,39 @@ class Expectation:
     frames: int | None = None
 
 
+@dataclass(frozen=True)
+class JudgedExpectation:
+    """A hypothesis as it was stated, its judgement with the reason, and the verdict behind it, where there is one."""
+
+    text: str
+    judgement: Judgement
+    reason: str
+    verdict: PairVerdict | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as `--json` prints them."""
+        return {
+            "text": self.text,
+            "judgement": self.judgement,
+            "reason": self.reason,
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
+        }
+
+
 def parse_expectation(text: str, engines: Sequence[str], frames: Sequence[int]) -> Expectation:
-    """The hypothesis that a text states about engines of the run; raises with the text and the grammar."""
+    """Return the hypothesis that a text states about engines of the run; raise with the text and the grammar."""
     where = _LENGTH.search(text)
     length = None if where is None else int(where[1])
-    sides = list(_sides(text if where is None else text[: where.start()]))
-    if not sides:
+    readings = list(_readings(text if where is None else text[: where.start()]))
+    if not readings:
         raise StopwavError(f"--expect {text!r}: no hypothesis; {GRAMMAR}")
-    first, relation, second = next((one for one in sides if one[0] in engines and one[2] in engines), sides[0])
+    first, relation, second = next(
+        (reading for reading in readings if reading[0] in engines and reading[2] in engines), readings[0]
+    )
     for name in (first, second):
         if name not in engines:
-            raise StopwavError(f"--expect {text!r}: {name!r} is no engine of this run; there are {', '.join(engines)}")
+            known = ", ".join(engines)
+            raise StopwavError(f"--expect {text!r}: {name!r} is not an engine of this run; there are {known}")
     if first == second:
         raise StopwavError(f"--expect {text!r}: an engine is compared with itself; name two")
     if length is not None and (length not in frames or RELATIONS[relation][0] not in _BY_LENGTH):
@@ -59,31 +84,35 @@ def parse_expectation(text: str, engines: Sequence[str], frames: Sequence[int]) 
     return Expectation(text, first, relation, second, length)
 
 
-def judge(expectation: Expectation, verdicts: Iterable[PairVerdict]) -> Judged:
-    """What the verdicts say of the hypothesis; a verdict on b against a says the opposite of a against b."""
-    metric, wanted = RELATIONS[expectation.relation]
-    asked = {expectation.first, expectation.second}
-    found = next(
+def judge(expectation: Expectation, verdicts: Iterable[PairVerdict]) -> JudgedExpectation:
+    """Return the judgement of a hypothesis; a verdict on b against a says the opposite of a against b."""
+    metric, expected = RELATIONS[expectation.relation]
+    pair = {expectation.first, expectation.second}
+    verdict = next(
         (
-            one
-            for one in verdicts
-            if {one.a, one.b} == asked and one.frames == expectation.frames and _family(one.change.metric) == metric
+            verdict
+            for verdict in verdicts
+            if {verdict.a, verdict.b} == pair
+            and verdict.frames == expectation.frames
+            and _family(verdict.change.metric) == metric
         ),
         None,
     )
-    if found is None:
-        return Judged(expectation.text, "undecided", "nothing was measured that decides")
-    said = found.change.verdict if found.b == expectation.first else opposite(found.change.verdict)
-    if said == "undecided":
-        return Judged(expectation.text, "undecided", found.change.note or "the interval is too wide", found)
-    judgement: Judgement = "supported" if said == wanted else "not supported"
-    return Judged(expectation.text, judgement, f"{_phrase(said, metric)}, {_by(found, expectation)}", found)
+    if verdict is None:
+        return JudgedExpectation(expectation.text, "undecided", "nothing was measured that decides")
+    change = verdict.change
+    word = change.verdict if verdict.b == expectation.first else _opposite(change.verdict)
+    if word == "undecided":
+        return JudgedExpectation(expectation.text, "undecided", change.note or "the interval is too wide", verdict)
+    judgement: Judgement = "supported" if word == expected else "not supported"
+    reason = f"{_phrase(word, metric)}, {_amount(verdict, expectation)}"
+    return JudgedExpectation(expectation.text, judgement, reason, verdict)
 
 
-def opposite(verdict: str) -> str:
-    """The verdict on a against b, from that on b against a."""
-    turned = {one: other for words in WORDS.values() for one, other in (words, words[::-1])}
-    return turned.get(verdict, verdict)
+def _opposite(verdict: str) -> str:
+    """Return the verdict on a against b, from that on b against a."""
+    opposites = {word: other for words in WORDS.values() for word, other in (words, words[::-1])}
+    return opposites.get(verdict, verdict)
 
 
 def _family(metric: str) -> str:
@@ -91,21 +120,21 @@ def _family(metric: str) -> str:
 
 
 def _phrase(verdict: str, metric: str) -> str:
-    """The verdict as a hypothesis would say it."""
-    words = {said: relation for relation, (family, said) in RELATIONS.items() if family == metric}
-    return words.get(verdict, verdict)
+    """The verdict in the words of a hypothesis."""
+    phrases = {word: relation for relation, (family, word) in RELATIONS.items() if family == metric}
+    return phrases.get(verdict, verdict)
 
 
-def _by(verdict: PairVerdict, expectation: Expectation) -> str:
+def _amount(verdict: PairVerdict, expectation: Expectation) -> str:
     """By how much the first engine differs from the second."""
-    value, turned = verdict.change.value or 0.0, verdict.b != expectation.first
+    value, reversed_ = verdict.change.value or 0.0, verdict.b != expectation.first
     if verdict.change.by == "difference":
-        return f"by {100 * (-value if turned else value):+.1f} points"
-    return f"{1 / value if turned and value else value:.3g} times"
+        return f"by {100 * (-value if reversed_ else value):+.1f} points"
+    return f"{1 / value if reversed_ and value else value:.3g} times"
 
 
-def _sides(text: str) -> Iterable[tuple[str, str, str]]:
+def _readings(text: str) -> Iterable[tuple[str, str, str]]:
     """Every way to read the text as two names with a relation between them."""
     for relation in RELATIONS:
-        for found in re.finditer(rf"\s+{relation}\s+(?:than\s+)?", text):
-            yield text[: found.start()].strip(), relation, text[found.end() :].strip()
+        for match in re.finditer(rf"\s+{relation}\s+(?:than\s+)?", text):
+            yield text[: match.start()].strip(), relation, text[match.end() :].strip()

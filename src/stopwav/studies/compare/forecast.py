@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 from stopwav.measure.energy import IDLE_S, MIN_WINDOW_S
 from stopwav.measure.energy_series import MIN_WINDOWS
@@ -15,23 +13,27 @@ from stopwav.measure.sampler import MIN_WARMUP_CALLS
 from stopwav.record import Record, runs_in
 from stopwav.speech.corpus import load_corpus
 from stopwav.studies.compare.engine_runner import FRAME_S
-from stopwav.studies.compare.pieces import entrants
-from stopwav.studies.compare.run import CompareSpec, energy_rounds, plan_of
-from stopwav.studies.grid.forecast import round_s
-from stopwav.studies.latency.forecast import ASSUMED_LOAD_S, ASSUMED_RTF, EARLIER_RUNS, assumption, lengths_of
+from stopwav.studies.compare.pieces import read_engines
+from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
+from stopwav.studies.forecast import (
+    ASSUMED_LOAD_S,
+    ASSUMED_RTF,
+    EARLIER_RUNS,
+    Forecast,
+    assumption,
+    engine_problems,
+    lengths_of,
+)
+from stopwav.studies.stored_rounds import round_time_s
 
 
-def guess_compare(settings: Any) -> tuple[float, list[str]]:
-    """Seconds, and their basis: of each engine the rounds of every length, the inputs, and energy."""
-    named = {name: getattr(settings, name) for name in CompareSpec.model_fields}
-    # As in the study itself, the log of a meter asks for energy.
-    spec = CompareSpec(**{**named, "energy": settings.energy or settings.meter_csv is not None})
-    plan = plan_of(spec)
+def forecast(spec: CompareSpec) -> Forecast:
+    """Return the estimate for a comparison: of each engine the rounds of every length, the inputs, and energy."""
     _, mean_s, _ = lengths_of(load_corpus(spec.corpus), None)
     total_s, assumed = 0.0, []
     lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
     basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; {spec.samples} samples of {mean_s:.1f} s in the mean"]
-    runs = list(islice(runs_in(Path(settings.save), "compare"), EARLIER_RUNS))
+    runs = list(islice(runs_in(spec.save, "compare"), EARLIER_RUNS))
     for engine in spec.engines:
         earlier = _earlier(engine, runs)
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
@@ -39,22 +41,28 @@ def guess_compare(settings: Any) -> tuple[float, list[str]]:
             basis.append(f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}")
         else:
             assumed.append(engine)
-        total_s += _engine_s(spec, plan, rtf, load_s, mean_s)
+        total_s += _engine_s(spec, rtf, load_s, mean_s)
     if assumed:
-        basis.append(assumption(assumed, settings.save))
+        basis.append(assumption(assumed, spec.save))
     if spec.energy:
         basis.append(f"energy for {spec.energy_time_s:g} s at each length, less where it is known sooner")
-    return total_s, basis
+    return Forecast(total_s, tuple(basis))
 
 
-def _engine_s(spec: CompareSpec, plan: Plan, rtf: float, load_s: float, mean_s: float) -> float:
+def problems(spec: CompareSpec) -> Iterator[tuple[str, str]]:
+    """Yield what would stop a run of these settings at once."""
+    yield from engine_problems("engines", spec.engines)
+
+
+def _engine_s(spec: CompareSpec, rtf: float, load_s: float, mean_s: float) -> float:
+    plan = plan_of(spec)
     calls_s = [rtf * frames * FRAME_S for frames in spec.frames]
-    lengths_s = spec.rounds * sum(round_s(plan, call_s, load_s) for call_s in calls_s)
+    lengths_s = spec.rounds * sum(round_time_s(plan, call_s, load_s) for call_s in calls_s)
     warm_up_s = max(plan.warmup_s, MIN_WARMUP_CALLS * rtf * mean_s)
     samples_s = spec.rounds * (load_s + rtf * mean_s + warm_up_s) + spec.samples * rtf * mean_s
     # Counting operations is one call at each length, under the counter about as long as without.
-    model_s = load_s + sum(calls_s)
-    return lengths_s + samples_s + model_s + _energy_s(spec, plan, calls_s, load_s)
+    description_s = load_s + sum(calls_s)
+    return lengths_s + samples_s + description_s + _energy_s(spec, plan, calls_s, load_s)
 
 
 def _energy_s(spec: CompareSpec, plan: Plan, calls_s: Sequence[float], load_s: float) -> float:
@@ -68,12 +76,12 @@ def _energy_s(spec: CompareSpec, plan: Plan, calls_s: Sequence[float], load_s: f
 
 
 def _earlier(engine: str, runs: Sequence[Record]) -> tuple[float, float, str] | None:
-    """Real-time factor and load time of the engine, and in which run they were measured."""
+    """Real-time factor and load time of the engine, and the run in which they were measured."""
     for record in runs:
         if engine not in record.header.spec["engines"]:
             continue
-        (side,) = entrants(record, [engine])
-        if side.samples and side.loads:
-            rtf = sum(one.seconds for one in side.samples) / sum(one.audio_s for one in side.samples)
-            return rtf, median(float(piece.data["load_s"]) for piece in side.loads), record.path.name
+        (data,) = read_engines(record, [engine])
+        if data.samples and data.loads:
+            rtf = sum(sample.seconds for sample in data.samples) / sum(sample.audio_s for sample in data.samples)
+            return rtf, median(float(piece.data["load_s"]) for piece in data.loads), record.path.name
     return None

@@ -1,10 +1,9 @@
-"""The passes of a comparison that take no time of an input: what each engine is, and energy."""
+"""The calls of a comparison to an engine's process, each stored as a piece: its size, its inputs, and its energy."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stopwav.errors import StopwavError
 from stopwav.measure.counter_check import counter_resolutions
@@ -12,102 +11,97 @@ from stopwav.measure.energy import IDLE_S
 from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.meters import NoMeter, find_meters
 from stopwav.measure.plan import Plan
-from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.process import Outcome
 from stopwav.measure.sampler import MAX_WARMUP_S
 from stopwav.record import Piece, Record
-from stopwav.studies.compare.engine_runner import EngineRunner
+from stopwav.speech.corpus import Utterance
+from stopwav.studies.compare.engine_runner import EngineRunner, device_of
 from stopwav.studies.compare.pieces import METER_LOG, METERS, windows_span
-from stopwav.studies.compare.side import device_of
-from stopwav.studies.worker import LOAD_LIMIT_S, EngineProcess
+from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
+from stopwav.studies.worker import MAX_DEATHS, Worker, outcome_to_piece
 
-if TYPE_CHECKING:
-    from stopwav.studies.compare.run import CompareSpec
+# Kind, round, engine, and the place of the input or the length in frames.
+Key = tuple[str, int, str, int]
 
 
-def take_model(spec: CompareSpec, record: Record, name: str, engine: str) -> None:
-    """Record what the engine is, its parameters, and its operations at each length; what fails is recorded too."""
-    asked: list[tuple[list[str | int], str, tuple[int, ...]]] = [(["model", name], "describe", (spec.depth,))]
+def engine_worker(engine: str, max_deaths: int = MAX_DEATHS) -> Worker:
+    """Return a worker for an engine, timed by the clock of its device."""
+    return Worker(EngineRunner, (engine, device_of(engine)), max_deaths=max_deaths)
+
+
+def describe_engine(spec: CompareSpec, record: Record, name: str, engine: str) -> None:
+    """Store the engine's description, its parameters, and its operations at each length; failures are stored too."""
+    calls: list[tuple[list[str | int], str, tuple[int, ...]]] = [(["model", name], "describe", (spec.depth,))]
     for frames in spec.frames:
-        asked.append((["operations", name, frames], "operations", (frames, spec.depth, spec.seed)))
-    process: FreshProcess | None = None
-    try:
-        for key, method, arguments in asked:
+        calls.append((["operations", name, frames], "operations", (frames, spec.depth, spec.seed)))
+    # It may die at one length; the next one has a new process.
+    with engine_worker(engine, max_deaths=len(calls) + 1) as worker:
+        for key, method, arguments in calls:
             if tuple(key) in record:
                 continue
-            outcome = Outcome("ok")
-            # It may have died of a length; the next one has a new process.
-            if process is None or not process.alive:
-                if process is not None:
-                    process.close()
-                process = FreshProcess(EngineRunner, engine, device_of(engine))
-                outcome = process.start(LOAD_LIMIT_S)
-            if not outcome.ok:
-                message = f"the engine did not load: {outcome.message}"
-                data = {"loaded": False}
-                record.append(
-                    Piece(key=key, status=outcome.status, message=message, last_words=outcome.last_words, data=data)
-                )
+            loaded = worker.load()
+            if not loaded.ok:
+                record.append(outcome_to_piece(key, loaded, {"loaded": False}))
                 return
-            _append(record, key, process.call(method, *arguments, time_limit_s=spec.time_limit_s))
-    finally:
-        if process is not None:
-            process.close()
+            record.append(outcome_to_piece(key, worker.call(method, *arguments, time_limit_s=spec.time_limit_s)))
 
 
-def take_meters(spec: CompareSpec, record: Record) -> bool:
-    """Whether energy can be measured; what meters there are is recorded, and why others are missing."""
+def measure_sample(record: Record, worker: Worker, key: Key, utterance: Utterance, plan: Plan) -> None:
+    """Transcribe one input, after the warm-up of a new process, and store how it went, unless the record has it."""
+    if key in record:
+        return
+    outcome = Outcome("ok") if worker.warm else _warm_up(record, worker, key, utterance, plan)
+    if outcome.ok:
+        outcome = worker.call("transcribe", utterance, time_limit_s=plan.time_limit_s)
+    data = {"id": utterance.id, **(outcome.value if outcome.ok else {})}
+    record.append(outcome_to_piece(key, outcome, data))
+
+
+def _warm_up(record: Record, worker: Worker, key: Key, utterance: Utterance, plan: Plan) -> Outcome:
+    """Warm the process up and store what loading it took; where that fails, the next input tries again."""
+    limit_s = MAX_WARMUP_S + 2 * plan.time_limit_s
+    outcome = worker.call("warm_up", utterance, plan, time_limit_s=limit_s)
+    if outcome.ok:
+        worker.warm = True
+        _, index, name, _ = key
+        attempt = sum(piece.key[:3] == ["load", index, name] for piece in record.pieces)
+        record.append(outcome_to_piece(["load", index, name, attempt], outcome))
+    return outcome
+
+
+def find_run_meters(spec: CompareSpec, record: Record) -> bool:
+    """Return whether energy can be measured; the meters found are stored, and why others are missing."""
     meters = find_meters()
     joined = meters.joined()
     if tuple(METERS) not in record:
         missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
         source = None if isinstance(joined, NoMeter) else joined.source
-        grains = {part: asdict(grain) for part, grain in counter_resolutions(meters).items()}
-        record.append(Piece(key=METERS, status="ok", data={"source": source, "missing": missing, "grains": grains}))
+        resolutions = {part: asdict(resolution) for part, resolution in counter_resolutions(meters).items()}
+        data = {"source": source, "missing": missing, "grains": resolutions}
+        record.append(Piece(key=METERS, status="ok", data=data))
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)
 
 
-@dataclass
-class EnergyPass:
-    """The energy of an engine in one round: one process for all lengths, and a new one for the next where it died."""
-
-    name: str
-    engine: str
-    round: int
-    # Seconds for which the work repeats at each length.
-    time_s: float
-    external: bool
-    plan: Plan
-    record: Record
-    _process: EngineProcess = field(init=False)
-
-    def __post_init__(self) -> None:
-        arguments = (self.engine, device_of(self.engine))
-        self._process = EngineProcess(self.name, self.round, self.record, EngineRunner, arguments)
-
-    def take(self, frames: int) -> None:
-        """Record the windows of one length, unless they are there."""
-        key: list[str | int] = ["energy", self.round, self.name, frames]
-        if tuple(key) in self.record:
-            return
-        # Idle window, warm-up, then the windows, which wait for the counter in between; each may end late by a call.
-        limit_s = IDLE_S + MAX_WARMUP_S + 2 * self.time_s + 2 * self.plan.time_limit_s
-        outcome = self._process.call(
-            "energy", frames, self.plan.seed, self.plan, self.time_s, self.external, time_limit_s=limit_s
-        )
-        _append(self.record, key, outcome)
-        if not outcome.ok:
-            # A device that failed once may fail at everything from then on: the next length has a new process.
-            self.close()
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
+def measure_energy(spec: CompareSpec, record: Record, worker: Worker, key: Key) -> None:
+    """Measure the energy of one length in this process and store its windows, unless the record has them."""
+    if key in record:
+        return
+    frames, plan, external = key[3], plan_of(spec), spec.meter_csv is not None
+    # Seconds for which the work repeats, of those that all rounds have together.
+    time_s = spec.energy_time_s / energy_rounds(spec)
+    # Idle window, warm-up, then the windows, which wait for the counter in between; each may end late by a call.
+    limit_s = IDLE_S + MAX_WARMUP_S + 2 * time_s + 2 * plan.time_limit_s
+    outcome = worker.call("energy", frames, plan.seed, plan, time_s, external, time_limit_s=limit_s)
+    record.append(outcome_to_piece(key, outcome))
+    if not outcome.ok:
+        # A device that failed once may fail at everything from then on: the next length has a new process.
+        worker.close()
 
 
-def keep_meter_log(spec: CompareSpec, record: Record) -> None:
-    """Copy what an external meter logged during the windows into the record, so that the run stands alone.
+def store_meter_log(spec: CompareSpec, record: Record) -> None:
+    """Copy the readings of an external meter during the windows into the record, so that the run needs no other file.
 
-    A log that is not there yet, or is faulty, is left for whoever computes the results to say.
+    A log that is not there yet, or is faulty, is left out; the results then say why.
     """
     span = windows_span(record)
     if spec.meter_csv is None or span is None or tuple(METER_LOG) in record:
@@ -119,10 +113,3 @@ def keep_meter_log(spec: CompareSpec, record: Record) -> None:
     if log.times_s and log.times_s[-1] >= span[1]:
         data = {"times_s": list(log.times_s), "watts": list(log.watts)}
         record.append(Piece(key=METER_LOG, status="ok", data=data))
-
-
-def _append(record: Record, key: list[str | int], outcome: Outcome) -> None:
-    data = outcome.value if outcome.ok else {}
-    record.append(
-        Piece(key=key, status=outcome.status, message=outcome.message, last_words=outcome.last_words, data=data)
-    )

@@ -1,8 +1,8 @@
-"""The pieces of a comparison, read back: all that a run holds of each engine."""
+"""The pieces of a comparison, read back: everything that a run holds of each engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ METER_LOG: list[str | int] = ["meter-log"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One input that went well."""
+    """One input that an engine transcribed: in which round, at which place of the inputs, and what it took."""
 
     round: int
     place: int
@@ -30,7 +30,7 @@ class Sample:
     seconds: float
     audio_s: float
     errors: ErrorCount
-    emitted: int | None
+    emitted_tokens: int | None
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class EnergyRun:
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """All that a run holds of one engine; `info` is what it says of itself, empty where it never loaded."""
+class EngineData:
+    """Everything that a run holds of one engine; `info` is its description, empty where it never loaded."""
 
     name: str
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -56,60 +56,68 @@ class Entrant:
     # By frames.
     operations: dict[int, Piece] = field(default_factory=dict)
     lengths: dict[int, Measurement] = field(default_factory=dict)
-    emitted: dict[int, int] = field(default_factory=dict)
+    emitted_tokens: dict[int, int] = field(default_factory=dict)
     energy: dict[int, list[EnergyRun]] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
-    # Pieces of any kind that did not go well.
+    # Pieces of any kind that failed.
     failed: tuple[Piece, ...] = ()
     loads: tuple[Piece, ...] = ()
 
     @property
     def untrained(self) -> bool:
-        """Whether its weights are random, so that nothing that rests on its texts has a value."""
+        """Whether its weights are random, so that no metric of its texts has a value."""
         return bool(self.info.get("untrained", False))
 
 
+def inputs_of(record: Record) -> list[Utterance]:
+    """Return the inputs of a run, in the order in which they are transcribed."""
+    utterances = _utterances(record)
+    return [utterances[name] for name in record.header.corpus["inputs"]]
+
+
 def length_place(name: str, frames: int) -> RoundPlace:
-    """Where the rounds of a length stand."""
+    """Return where the rounds of a length are stored."""
     return RoundPlace("length", (name, frames))
 
 
-def not_loaded(pieces: Iterable[Piece], name: str) -> Piece | None:
-    """How loading ended where the engine was to be looked at and could not be loaded; nothing more is tried then."""
+def load_failure(pieces: Iterable[Piece], name: str) -> Piece | None:
+    """Return the piece of an engine that did not load to be described, after which nothing more is tried; or None."""
     return next((piece for piece in pieces if piece.key == ["model", name] and "loaded" in piece.data), None)
 
 
-def entrants(record: Record, names: list[str]) -> list[Entrant]:
-    """What the run holds of each engine."""
-    return [_entrant(record, name) for name in names]
+def read_engines(record: Record, names: Sequence[str]) -> list[EngineData]:
+    """Return everything that the run holds of each engine."""
+    return [_read_engine(record, name) for name in names]
 
 
 def meter_log_of(record: Record) -> MeterLog | None:
-    """The external meter's readings that the run holds."""
+    """Return the readings of an external meter that the run holds."""
     piece = next((piece for piece in record.pieces if piece.key == METER_LOG), None)
     return None if piece is None else MeterLog(tuple(piece.data["times_s"]), tuple(piece.data["watts"]))
 
 
 def meters_of(record: Record) -> Mapping[str, Any] | None:
-    """Which meters the machine had, where it was looked for them."""
+    """Return which meters the machine has, where that was looked up."""
     return next((piece.data for piece in record.pieces if piece.key == METERS), None)
 
 
-def grains_of(record: Record) -> dict[str, CounterResolution]:
-    """How finely the counter of each metered part counts, where it was looked at."""
-    found = (meters_of(record) or {}).get("grains", {})
-    return {part: CounterResolution(**grain) for part, grain in found.items()}
+def resolutions_of(record: Record) -> dict[str, CounterResolution]:
+    """Return the counter resolution of each metered part, where it was measured."""
+    stored = (meters_of(record) or {}).get("grains", {})
+    return {part: CounterResolution(**fields) for part, fields in stored.items()}
 
 
 def windows_span(record: Record) -> tuple[float, float] | None:
-    """From when to when energy was measured, in seconds since 1970."""
+    """Return from when to when energy was measured, in seconds since 1970."""
     runs = [_energy_run(piece) for piece in record.pieces if piece.key[0] == "energy" and piece.status == "ok"]
     windows = [window for run in runs for window in (run.idle, *run.windows)]
-    return (min(w.begin_s for w in windows), max(w.end_s for w in windows)) if windows else None
+    if not windows:
+        return None
+    return min(window.begin_s for window in windows), max(window.end_s for window in windows)
 
 
-def _entrant(record: Record, name: str) -> Entrant:
-    own = [piece for piece in record.pieces if _name_of(piece) == name]
+def _read_engine(record: Record, name: str) -> EngineData:
+    own = [piece for piece in record.pieces if _engine_of(piece) == name]
     good = [piece for piece in own if piece.status == "ok"]
     rounds: dict[int, list[Round]] = {}
     for piece in own:
@@ -120,14 +128,14 @@ def _entrant(record: Record, name: str) -> Entrant:
         if piece.key[0] == "energy":
             energy.setdefault(int(piece.key[3]), []).append(_energy_run(piece))
     model = next((piece.data for piece in good if piece.key[0] == "model"), {})
-    told = [piece for piece in good if piece.key[0] == "length" and piece.data.get("emitted_tokens") is not None]
-    return Entrant(
+    counted = [piece for piece in good if piece.key[0] == "length" and piece.data.get("emitted_tokens") is not None]
+    return EngineData(
         name=name,
         info=model.get("engine") or next((piece.data["engine"] for piece in good if "engine" in piece.data), {}),
         parameters=model.get("parameters"),
         operations={int(piece.key[2]): piece for piece in own if piece.key[0] == "operations"},
-        lengths={frames: Measurement(name, {}, tuple(taken)) for frames, taken in sorted(rounds.items())},
-        emitted={int(piece.key[3]): int(piece.data["emitted_tokens"]) for piece in told},
+        lengths={frames: Measurement(name, {}, tuple(rounds[frames])) for frames in sorted(rounds)},
+        emitted_tokens={int(piece.key[3]): int(piece.data["emitted_tokens"]) for piece in counted},
         energy=energy,
         samples=tuple(_samples(record, good)),
         failed=tuple(piece for piece in own if piece.status != "ok"),
@@ -135,15 +143,19 @@ def _entrant(record: Record, name: str) -> Entrant:
     )
 
 
-def _name_of(piece: Piece) -> str:
+def _engine_of(piece: Piece) -> str:
     """The engine that a piece is about; the pieces of the run as a whole have none."""
     if piece.key in (METERS, METER_LOG):
         return ""
     return str(piece.key[1] if piece.key[0] in ("model", "operations") else piece.key[2])
 
 
-def _samples(record: Record, good: list[Piece]) -> Iterator[Sample]:
-    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+def _utterances(record: Record) -> dict[str, Utterance]:
+    return {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+
+
+def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
+    utterances = _utterances(record)
     for piece in good:
         if piece.key[0] == "sample":
             utterance = utterances[piece.data["id"]]
@@ -154,7 +166,7 @@ def _samples(record: Record, good: list[Piece]) -> Iterator[Sample]:
                 seconds=piece.data["seconds"],
                 audio_s=piece.data["audio_s"],
                 errors=count_errors(utterance.text, piece.data["text"]),
-                emitted=piece.data["emitted_tokens"],
+                emitted_tokens=piece.data["emitted_tokens"],
             )
 
 

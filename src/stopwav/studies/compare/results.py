@@ -1,4 +1,4 @@
-"""What a comparison found: a result per engine, one per engine and length, and the law of each engine's latency."""
+"""The results of a comparison: one per engine, one per engine and length, and a scaling fit per engine."""
 
 from __future__ import annotations
 
@@ -9,76 +9,89 @@ from typing import Any
 
 from stopwav.errors import Caution, Status
 from stopwav.record import UNTRAINED, Record, Result
-from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, summarise_rounds
+from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
-from stopwav.studies.compare.counter_check import disagreements
-from stopwav.studies.compare.energy import Energy, energy_metrics, energy_of, lost_nets, whole_energy
-from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH
-from stopwav.studies.compare.operations import FLOPS_PER_MULTIPLY_ADD
-from stopwav.studies.compare.pieces import Entrant, Sample, entrants, not_loaded
-from stopwav.studies.compare.run import CompareSpec
-from stopwav.studies.compare.warnings import run_cautions
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.compare.energy import (
+    Energy,
+    disagreement_warnings,
+    energy_metrics,
+    energy_of,
+    overall_energy,
+    small_net_warnings,
+)
+from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
+from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
+from stopwav.studies.compare.pieces import EngineData, Sample, load_failure, read_engines
+from stopwav.studies.compare.spec import CompareSpec
+from stopwav.studies.corpus_header import engine_names, header_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
 
-NOT_TOLD = "not told: neither a torch model nor a count by the engine"
-_NO_TOKENS = "the engine does not say"
+_NO_PARAMETERS = "unknown: the engine reports no parameter count"
+_NO_TOKENS = "the engine does not report them"
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What all results of a run are computed from."""
+class RunData:
+    """What a run holds, read back: results, verdicts and document are computed from it."""
 
     spec: CompareSpec
-    sides: list[Entrant]
+    engines: list[EngineData]
     energy: Energy | None
-    cautions: tuple[Caution, ...]
+
+
+def read_run(record: Record) -> RunData:
+    """Return what a run holds."""
+    spec = CompareSpec(**record.header.spec)
+    engines = read_engines(record, engine_names(spec.engines))
+    return RunData(spec, engines, energy_of(record, engines))
 
 
 def compare_results(record: Record) -> list[Result]:
-    """One result per engine, then one per engine and length, then one per engine whose latency follows a law."""
-    spec = CompareSpec(**record.header.spec)
-    sides = entrants(record, engine_names(spec.engines))
-    energy = energy_of(record, sides)
-    run = _Run(spec, sides, energy, tuple(run_cautions(record, sides, energy)))
-    lengths = [_length_result(run, side, frames) for side in sides for frames in spec.frames]
-    return [*(_engine_result(run, side) for side in sides), *lengths, *_laws(sides)]
+    """Return a result per engine, then one per engine and length, then a scaling fit per engine with two lengths."""
+    data = read_run(record)
+    warnings = tuple(_run_warnings(record, data))
+    return [
+        *(_engine_result(data, engine, warnings) for engine in data.engines),
+        *(_length_result(data, engine, frames) for engine in data.engines for frames in data.spec.frames),
+        *_fits(data.engines),
+    ]
 
 
-def _engine_result(run: _Run, side: Entrant) -> Result:
-    lost = [piece for piece in side.failed if piece.key[0] in ("sample", "model")]
-    status: Status = "ok" if side.samples else lost[0].status if lost else "skipped"
+def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution]) -> Result:
+    failed = [piece for piece in engine.failed if piece.key[0] in ("sample", "model")]
+    status: Status = "ok" if engine.samples else failed[0].status if failed else "skipped"
     params: dict[str, Any] = {
         "kind": "engine",
-        "engine": dict(side.info),
-        "corpus": run.spec.corpus,
-        "samples": len(side.samples),
-        "utterances": len({sample.utterance.id for sample in side.samples}),
-        "audio_s": sum(sample.audio_s for sample in side.samples),
-        "rounds": run.spec.rounds,
-        "modules": list((side.parameters or {}).get("modules", [])),
-        "shared": list((side.parameters or {}).get("shared", [])),
+        "engine": dict(engine.info),
+        "corpus": data.spec.corpus,
+        "samples": len(engine.samples),
+        "utterances": len({sample.utterance.id for sample in engine.samples}),
+        "audio_s": sum(sample.audio_s for sample in engine.samples),
+        "rounds": data.spec.rounds,
+        "modules": list((engine.parameters or {}).get("modules", [])),
+        "shared": list((engine.parameters or {}).get("shared", [])),
     }
-    metrics = _parameter_metrics(side)
-    if side.samples:
-        metrics |= _sample_metrics(side, run.spec.seed)
-    if run.energy is not None and side.info:
-        metrics |= whole_energy(run.energy, side)
-    too_small = () if run.energy is None else lost_nets(run.energy, side)
-    cautions = (*_lost_samples(side), *_own_cautions(side), *too_small, *run.cautions)
-    return Result(side.name, params, status, metrics if side.info else {}, cautions)
+    metrics = _parameter_metrics(engine)
+    if engine.samples:
+        metrics |= _sample_metrics(engine, data.spec.seed)
+    if data.energy is not None and engine.info:
+        metrics |= overall_energy(data.energy, engine)
+    small_nets = () if data.energy is None else small_net_warnings(data.energy, engine)
+    own = (*_failure_warnings(engine), *_engine_warnings(engine), *small_nets)
+    return Result(engine.name, params, status, metrics if engine.info else {}, (*own, *warnings))
 
 
-def _parameter_metrics(side: Entrant) -> dict[str, Estimate]:
-    counted = side.parameters
+def _parameter_metrics(engine: EngineData) -> dict[str, Estimate]:
+    counted = engine.parameters
     if counted is None:
-        told = side.info.get("parameters")
-        none = {"trainable_parameters": "", "parameter_bytes": "B"}
+        reported = engine.info.get("parameters")
+        missing = Estimate(None, note=_NO_PARAMETERS)
         return {
-            "parameters": _count(told, note="as the engine says") if told else Estimate(None, note=NOT_TOLD),
-            **{name: Estimate(None, unit=unit, note=NOT_TOLD) for name, unit in none.items()},
+            "parameters": _count(reported, note="as the engine reports") if reported else missing,
+            "trainable_parameters": missing,
+            "parameter_bytes": Estimate(None, unit="B", note=_NO_PARAMETERS),
         }
-    shared = "; ".join(f"counted once: {' = '.join(one['names'])}" for one in counted["shared"])
+    shared = "; ".join(f"counted once: {' = '.join(tensor['names'])}" for tensor in counted["shared"])
     frozen = "" if counted["trainable"] else "the engine keeps its weights fixed"
     return {
         "parameters": _count(counted["parameters"], note=shared),
@@ -87,8 +100,8 @@ def _parameter_metrics(side: Entrant) -> dict[str, Estimate]:
     }
 
 
-def _sample_metrics(side: Entrant, seed: int) -> dict[str, Estimate]:
-    samples = side.samples
+def _sample_metrics(engine: EngineData, seed: int) -> dict[str, Estimate]:
+    samples = engine.samples
     ids, rounds = [sample.utterance.id for sample in samples], [sample.round for sample in samples]
     seconds, audio = [sample.seconds for sample in samples], [sample.audio_s for sample in samples]
     percentiles = cluster_percentiles(seconds, ids, (0.5, 0.95), rounds=rounds, seed=seed)
@@ -98,64 +111,78 @@ def _sample_metrics(side: Entrant, seed: int) -> dict[str, Estimate]:
         "latency_p95": percentiles[0.95],
         "rtf": cluster_ratio(seconds, audio, ids, rounds, seed),
         "rtfx": cluster_ratio(audio, seconds, ids, rounds, seed),
-        "wer": _wer(side, seed),
-        "emitted_tokens": _emitted(samples, seed),
-        "load_time": summarise_rounds([[piece.data["load_s"]] for piece in side.loads]),
+        "wer": _wer(engine, seed),
+        "emitted_tokens": _emitted_tokens(samples, seed),
+        "load_time": summarise_rounds([[piece.data["load_s"]] for piece in engine.loads]),
     }
 
 
-def _wer(side: Entrant, seed: int) -> Estimate:
-    if side.untrained:
-        return Estimate(None, note=UNTRAINED)
-    errors, words = [s.errors.errors for s in side.samples], [s.errors.words for s in side.samples]
-    return cluster_ratio(errors, words, [s.utterance.id for s in side.samples], [s.round for s in side.samples], seed)
+def _wer(engine: EngineData, seed: int) -> Estimate:
+    if engine.untrained:
+        return Estimate(None, note=UNTRAINED, code=UNTRAINED)
+    samples = engine.samples
+    ids, rounds = [sample.utterance.id for sample in samples], [sample.round for sample in samples]
+    errors, words = [sample.errors.errors for sample in samples], [sample.errors.words for sample in samples]
+    return cluster_ratio(errors, words, ids, rounds, seed)
 
 
-def _emitted(samples: Sequence[Sample], seed: int) -> Estimate:
-    told = [sample for sample in samples if sample.emitted is not None]
-    if not told:
+def _emitted_tokens(samples: Sequence[Sample], seed: int) -> Estimate:
+    counted = [sample for sample in samples if sample.emitted_tokens is not None]
+    if not counted:
         return Estimate(None, note=_NO_TOKENS)
-    emitted = [float(sample.emitted or 0) for sample in told]
-    return cluster_mean(emitted, [s.utterance.id for s in told], [s.round for s in told], seed, unit="")
+    tokens = [float(sample.emitted_tokens or 0) for sample in counted]
+    ids, rounds = [sample.utterance.id for sample in counted], [sample.round for sample in counted]
+    return cluster_mean(tokens, ids, rounds, seed, unit="")
 
 
-def _length_result(run: _Run, side: Entrant, frames: int) -> Result:
-    measured = side.lengths.get(frames)
-    params: dict[str, Any] = {"kind": "length", "of": side.name, "frames": frames, "audio_s": frames * FRAME_S}
-    name = f"{side.name} {frames} frames"
+def _length_result(data: RunData, engine: EngineData, frames: int) -> Result:
+    measured = engine.lengths.get(frames)
+    params: dict[str, Any] = {"kind": "length", "of": engine.name, "frames": frames, "audio_s": frames * FRAME_S}
+    name = f"{engine.name} {frames} frames"
     if measured is None:
-        if (piece := not_loaded(side.failed, side.name)) is not None:
-            return Result(name, params, piece.status, {})
-        return Result(name, params, "skipped", {}, (Caution("incomplete", "not measured yet"),))
-    operations = side.operations.get(frames)
+        if (piece := load_failure(engine.failed, engine.name)) is not None:
+            return Result(name, params, piece.status, kind="length")
+        return Result(name, params, "skipped", {}, (Caution("incomplete", "not measured yet"),), "length")
+    operations = engine.operations.get(frames)
     params["modules"] = {} if operations is None else dict(operations.data.get("modules", {}))
     if not measured.good:
         first = measured.rounds[0]
         words = f"; its last words: {first.last_words}" if first.last_words else ""
-        return Result(name, params, measured.status, {}, (Caution(f"cell-{first.status}", first.message + words),))
-    latency = measured.time
+        warning = Caution(f"cell-{first.status}", first.message + words)
+        return Result(name, params, measured.status, {}, (warning,), "length")
+    metrics = _length_metrics(engine, frames)
+    energy_runs = engine.energy.get(frames, [])
+    if data.energy is not None:
+        metrics |= energy_metrics(data.energy, energy_runs, frames)
+        params["meters"] = [{"source": run.source, "tick_s": run.tick_s} for run in energy_runs[:1]]
+    warnings = (*measured.cautions, *disagreement_warnings(energy_runs))
+    return Result(name, params, "ok", metrics, warnings, "length")
+
+
+def _length_metrics(engine: EngineData, frames: int) -> dict[str, Estimate]:
+    latency = engine.lengths[frames].time
     rtf = scaled(latency, 1 / (frames * FRAME_S))
-    count = _multiply_adds(side, frames)
-    metrics = {"latency": latency, **_device_latency(side, frames), "rtf": rtf, "rtfx": inverse(rtf)}
-    emitted = side.emitted.get(frames)
-    metrics["emitted_tokens"] = Estimate(None, note=_NO_TOKENS) if emitted is None else _count(emitted)
-    metrics["multiply_adds"] = count
-    metrics["operations_per_s"] = _rate(count, latency)
-    metered = side.energy.get(frames, [])
-    if run.energy is not None:
-        metrics |= energy_metrics(run.energy, metered, frames)
-        params["meters"] = [{"source": one.source, "tick_s": one.tick_s} for one in metered[:1]]
-    return Result(name, params, "ok", metrics, (*measured.cautions, *disagreements(metered)))
+    tokens = engine.emitted_tokens.get(frames)
+    multiply_adds = _multiply_adds(engine, frames)
+    return {
+        "latency": latency,
+        **_device_latency(engine, frames),
+        "rtf": rtf,
+        "rtfx": inverse(rtf),
+        "emitted_tokens": Estimate(None, note=_NO_TOKENS) if tokens is None else _count(tokens),
+        "multiply_adds": multiply_adds,
+        "operations_per_s": _operation_rate(multiply_adds, latency),
+    }
 
 
-def _device_latency(side: Entrant, frames: int) -> dict[str, Estimate]:
-    """What the device took by its own events, where there is one."""
-    values = [one.samples.device_values_s for one in side.lengths[frames].good if one.samples]
+def _device_latency(engine: EngineData, frames: int) -> dict[str, Estimate]:
+    """The latency by the device's own events, where there is one."""
+    values = [round_.samples.device_values_s for round_ in engine.lengths[frames].good if round_.samples]
     return {"device_latency": summarise_rounds(values)} if all(values) else {}
 
 
-def _multiply_adds(side: Entrant, frames: int) -> Estimate:
-    piece = side.operations.get(frames)
+def _multiply_adds(engine: EngineData, frames: int) -> Estimate:
+    piece = engine.operations.get(frames)
     if piece is None or piece.status != "ok":
         return Estimate(None, note=f"not counted: {'not yet' if piece is None else piece.message}")
     if piece.data["multiply_adds"] is None:
@@ -163,51 +190,86 @@ def _multiply_adds(side: Entrant, frames: int) -> Estimate:
     return _count(piece.data["multiply_adds"])
 
 
-def _rate(count: Estimate, latency: Estimate) -> Estimate:
-    if count.value is None:
-        return Estimate(None, unit="op/s", note=count.note)
-    return scaled(inverse(latency), FLOPS_PER_MULTIPLY_ADD * count.value, "op/s")
+def _operation_rate(multiply_adds: Estimate, latency: Estimate) -> Estimate:
+    if multiply_adds.value is None:
+        return Estimate(None, unit="op/s", note=multiply_adds.note)
+    return scaled(inverse(latency), FLOPS_PER_MULTIPLY_ADD * multiply_adds.value, "op/s")
 
 
 def _count(value: int, unit: str = "", note: str = "") -> Estimate:
-    """A number that is counted, and so certain: its interval is itself."""
+    """A number that is counted, and so exact: its interval is the number itself."""
     return Estimate(value, value, value, 1, unit, note)
 
 
-def _laws(sides: Sequence[Entrant]) -> Iterator[Result]:
-    """How the latency of each engine grows with its input."""
-    from stopwav.stats import fit_growth
-
-    for side in sides:
-        points = [(frames * FRAME_S, one.time.value) for frames, one in side.lengths.items() if one.time.value]
+def _fits(engines: Sequence[EngineData]) -> Iterator[Result]:
+    """The scaling fit of each engine: how its latency grows with the length of the input."""
+    for engine in engines:
+        times = {frames: measured.time.value for frames, measured in engine.lengths.items()}
+        points = [(frames * FRAME_S, float(time_s)) for frames, time_s in times.items() if time_s]
         if len(points) < 2:
             continue
-        axis = Axis("length", 1.0, tuple(x for x, _ in points), tuple(float(y) for _, y in points))
-        law = fit_growth(axis.x, axis.time_s)
+        axis = Axis("length", 1.0, tuple(length_s for length_s, _ in points), tuple(time_s for _, time_s in points))
+        fit = fit_growth(axis.x, axis.time_s)
         params: dict[str, Any] = {
             "kind": "law",
-            "of": side.name,
+            "of": engine.name,
             "axis": "length",
-            "law": "quadratic" if law.is_quadratic else "linear",
-            "cells": [[x, y] for x, y in points],
+            "law": "quadratic" if fit.is_quadratic else "linear",
+            "cells": [list(point) for point in points],
         }
-        yield Result(f"{side.name}, latency over length", params, "ok", {**coefficients(law, axis), **held_out(axis)})
+        metrics = {**coefficients(fit, axis), **held_out(axis)}
+        yield Result(f"{engine.name}, latency over length", params, "ok", metrics, kind="fit")
 
 
-def _lost_samples(side: Entrant) -> Iterator[Caution]:
-    """One caution per reason for which inputs were lost, and one where the engine could not be looked at."""
-    lost = sorted((piece for piece in side.failed if piece.key[0] == "sample"), key=lambda piece: piece.message)
-    for message, group in groupby(lost, key=lambda piece: piece.message):
+def _failure_warnings(engine: EngineData) -> Iterator[Caution]:
+    """One warning per reason for which inputs failed, and one for each failed description or energy measurement."""
+    failed = sorted((piece for piece in engine.failed if piece.key[0] == "sample"), key=lambda piece: piece.message)
+    for message, group in groupby(failed, key=lambda piece: piece.message):
         pieces = list(group)
         ids = list(dict.fromkeys(str(piece.data["id"]) for piece in pieces))
         which = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
         yield Caution(f"sample-{pieces[0].status}", f"{which}: {message}")
-    for piece in side.failed:
+    for piece in engine.failed:
         if piece.key[0] in ("model", "energy"):
             yield Caution(f"{piece.key[0]}-{piece.status}", piece.message)
 
 
-def _own_cautions(side: Entrant) -> Iterator[Caution]:
-    notes = [Caution("engine", note) for note in side.info.get("notes", ())]
-    found = [Caution(*caution) for piece in side.loads for caution in piece.data["cautions"]]
-    yield from dict.fromkeys([*notes, *found])
+def _engine_warnings(engine: EngineData) -> Iterator[Caution]:
+    notes = [Caution("engine", note) for note in engine.info.get("notes", ())]
+    of_loads = [Caution(*caution) for piece in engine.loads for caution in piece.data["cautions"]]
+    yield from dict.fromkeys([*notes, *of_loads])
+
+
+def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:
+    """The warnings about the run as a whole: the machine, the corpus, and engines that are hard to compare."""
+    yield from header_warnings(record.header)
+    for problem in record.header.corpus["problems"]:
+        yield Caution("corpus", f"{problem['where']}: {problem['message']}")
+    inputs, different = len(record.header.corpus["inputs"]), len(record.header.corpus["utterances"])
+    if inputs > different:
+        yield Caution(
+            "samples-repeat",
+            f"the corpus has {different} utterances: {inputs} samples use each {inputs // different} times or more, "
+            "and intervals rest on the utterances",
+        )
+    yield from _difference_warnings(record, data.engines)
+    if data.energy is not None and data.energy.log_fault:
+        yield Caution("meter-log", data.energy.log_fault)
+    if not record.complete:
+        yield Caution("incomplete", "the run stopped early; continue with --resume")
+
+
+def _difference_warnings(record: Record, engines: Sequence[EngineData]) -> Iterator[Caution]:
+    languages = {engine.name: engine.info["language"] for engine in engines if engine.info.get("language")}
+    if len(set(languages.values())) > 1:
+        listed = ", ".join(f"{name} {language}" for name, language in languages.items())
+        yield Caution(
+            "languages", f"the engines recognise different languages ({listed}): their word errors differ by it"
+        )
+    for engine, specified in zip(engines, record.header.spec["engines"], strict=True):
+        device = device_of(specified)
+        if engine.info and str(engine.info["device"]).split(":")[0] != device.split(":")[0]:
+            yield Caution(
+                "device",
+                f"{engine.name} runs on {engine.info['device']} but was timed as on {device}: name it as device=…",
+            )

@@ -12,8 +12,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.comparable import Comparable, ComparableItem, Missing
-from stopwav.studies.diff.obstacles import differences, obstacles, visible
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
 from stopwav.studies.study import study_of
 
 Run = Record | Path | str
@@ -185,18 +184,18 @@ def _questions(
     for metric in comparable.metrics:
         limit = limits[metric.name]
         values_a, values_b = (item.values(metric, chosen) for item in (a, b))
-        if isinstance(values_a, Missing):
+        if isinstance(values_a, NoValue):
             yield ask_nothing(metric.name, metric.unit, limit, values_a.reason)
-        elif isinstance(values_b, Missing):
+        elif isinstance(values_b, NoValue):
             yield ask_nothing(metric.name, metric.unit, limit, values_b.reason)
         else:
             yield ask_ratio(metric.name, metric.unit, metric.quantity, values_a, values_b, limit)
     if comparable.error_rate and a.errors is not None and b.errors is not None:
         errors_a, errors_b = (errors(utterances or ()) for errors in (a.errors, b.errors))
         limit = limits[comparable.error_rate]
-        if isinstance(errors_a, Missing):
+        if isinstance(errors_a, NoValue):
             yield ask_nothing(comparable.error_rate, "", limit, errors_a.reason)
-        elif isinstance(errors_b, Missing):
+        elif isinstance(errors_b, NoValue):
             yield ask_nothing(comparable.error_rate, "", limit, errors_b.reason)
         else:
             yield ask_errors(comparable.error_rate, errors_a[0], errors_b[0], errors_a[1], limit)
@@ -223,3 +222,60 @@ def _listed(names: Sequence[str]) -> str:
     """The first few of many names."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more if names else "none"
+
+
+def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]) -> list[str]:
+    """Return why b cannot be compared with a: another machine, corpus, normaliser or setting of the run or an item."""
+    first, second = a.header, b.header
+    rows: list[tuple[str, object, object]] = [
+        ("machine", _machine(first.machine), _machine(second.machine)),
+        ("corpus", _named(first.corpus, "digest"), _named(second.corpus, "digest")),
+        ("normaliser", _named(first.normaliser, "version"), _named(second.normaliser, "version")),
+    ]
+    rows += _shared(comparable.settings(a), comparable.settings(b), "")
+    for name in names:
+        # An engine that never came up has no settings; that it is missing is said elsewhere.
+        rows += _shared(comparable.item_settings(a, name), comparable.item_settings(b, name), f" of {name}")
+    return [visible(f"other {what} ({before} against {after})") for what, before, after in rows if before != after]
+
+
+def _shared(a: Mapping[str, object], b: Mapping[str, object], of: str) -> list[tuple[str, object, object]]:
+    return [(f"{setting}{of}", a[setting], b[setting]) for setting in a if setting in b]
+
+
+def differences(a: Record, b: Record) -> list[str]:
+    """Return what differs between the runs though they may be compared, and the warnings each was measured under."""
+    remarks = [f"{what}: {before or 'none'} in a, {after or 'none'} in b" for what, before, after in _software(a, b)]
+    for which, record in (("a", a), ("b", b)):
+        codes = dict.fromkeys(warning["code"] for warning in record.header.warnings)
+        if codes:
+            remarks.append(f"{which} was measured under warnings: {', '.join(codes)}")
+    return remarks
+
+
+def visible(text: str) -> str:
+    """Return the text with what cannot be seen as escapes: names come from files, and an error is one line."""
+    return repr(text)[1:-1]
+
+
+def _software(a: Record, b: Record) -> Iterator[tuple[str, object, object]]:
+    """Software that is not the same in both runs."""
+    if a.header.stopwav != b.header.stopwav:
+        yield "stopwav", a.header.stopwav, b.header.stopwav
+    first, second = a.header.machine, b.header.machine
+    for field in ("system", "python"):
+        if first.get(field) != second.get(field):
+            yield field, first.get(field), second.get(field)
+    for field in ("packages", "threads"):
+        before, after = first.get(field) or {}, second.get(field) or {}
+        for key in sorted({*before, *after}):
+            if before.get(key) != after.get(key):
+                yield key, before.get(key), after.get(key)
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    return f"{machine.get('cpu', 'unknown')}, fingerprint {machine.get('fingerprint', 'unknown')}"
+
+
+def _named(fields: Mapping[str, Any], detail: str) -> str:
+    return f"{fields.get('name', 'unknown')}, {detail} {fields.get(detail, 'unknown')}"

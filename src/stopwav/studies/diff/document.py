@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stopwav.report.changes import amount_text, effect_text, verdict_text
 from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
+from stopwav.report.text import amount_text, effect_text, verdict_text
 from stopwav.stats.change import WORDS, Change
 from stopwav.studies.definition import Definitions
 from stopwav.studies.diff.diff import Diff
@@ -13,7 +13,7 @@ from stopwav.studies.diff.gate import Gate
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
-    Column("metric", "left"),
+    Column("metric", "left", fold=True, least=20),
     Column("a"),
     Column("b"),
     Column("b / a [interval]"),

@@ -22,9 +22,8 @@ from stopwav.report.document import (
     Section,
     Table,
 )
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
-from stopwav.studies.growth_text import growth_text, seconds_text
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
+from stopwav.studies.growth import growth_text, seconds_text
 from stopwav.studies.study import StudyRun
 
 SLOWER = "✗"

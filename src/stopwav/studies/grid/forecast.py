@@ -8,8 +8,6 @@ from pathlib import Path
 from statistics import median
 
 from stopwav.errors import StopwavError
-from stopwav.measure.plan import Plan
-from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS
 from stopwav.record import runs_in
 from stopwav.studies.audio_input import audio_digest
 from stopwav.studies.forecast import (
@@ -22,6 +20,7 @@ from stopwav.studies.forecast import (
 )
 from stopwav.studies.grid.cell import measurements, round_order
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
+from stopwav.studies.stored_rounds import round_time_s
 
 
 def forecast(spec: GridSpec) -> Forecast:
@@ -30,7 +29,7 @@ def forecast(spec: GridSpec) -> Forecast:
     plan, cells = plan_of(spec), round_order(spec, 0)
     earlier = _earlier(spec, spec.save)
     rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
-    total_s = spec.rounds * sum(round_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
+    total_s = spec.rounds * sum(round_time_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
     audio_s = sum(cell.audio_s for cell in cells)
     measured = f"{spec.engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}"
     basis = [
@@ -55,24 +54,14 @@ def problems(spec: GridSpec) -> Iterator[tuple[str, str]]:
     yield from engine_problems("engine", [engine])
 
 
-def round_s(plan: Plan, call_s: float, load_s: float) -> float:
-    """One round: load, first call, warm-up, values, the memory pass; killed at the limit at the latest."""
-    warm_up_s = min(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s), MAX_WARMUP_S + call_s)
-    # The plan stops between these two, sooner on a quiet machine: the middle.
-    fewest_s = max(plan.min_values_s, plan.min_values * max(call_s, MIN_VALUE_S))
-    most_s = plan.max_values * max(call_s, MIN_VALUE_S)
-    values_s = (min(fewest_s, plan.max_values_s + call_s) + min(most_s, plan.max_values_s + call_s)) / 2
-    return load_s + min(call_s + warm_up_s + values_s + call_s, plan.time_limit_s)
-
-
 def _earlier(spec: GridSpec, folder: Path) -> tuple[float, float, str] | None:
     """Real-time factor over all cells, load time, and in which run they were measured."""
     for record in islice(runs_in(folder, "grid"), EARLIER_RUNS):
         if (record.header.spec.get("engine"), record.header.spec.get("device")) != (spec.engine, spec.device):
             continue
-        good = [(cell, one) for cell, measurement in measurements(record) for one in measurement.good]
-        loads_s = [one.load_s for _, one in good if one.load_s is not None]
+        good = [(cell, round_) for cell, measurement in measurements(record) for round_ in measurement.good]
+        loads_s = [round_.load_s for _, round_ in good if round_.load_s is not None]
         if loads_s:
-            rtf = sum(one.median_s for _, one in good) / sum(cell.audio_s for cell, _ in good)
+            rtf = sum(round_.median_s for _, round_ in good) / sum(cell.audio_s for cell, _ in good)
             return rtf, median(loads_s), record.path.name
     return None

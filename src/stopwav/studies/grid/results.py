@@ -8,15 +8,15 @@ from typing import Any
 from stopwav.errors import Caution, Status
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record, Result, runs_in
-from stopwav.stats import Estimate, summarise_rounds
+from stopwav.stats import Estimate, GrowthFit, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE
 from stopwav.studies.frontier import LARGEST_BATCH, Frontier, next_batch
 from stopwav.studies.grid.cell import GridCell, cells_of, is_skipped, measurements
 from stopwav.studies.grid.frontier import grid_frontier
-from stopwav.studies.grid.growth import growth_results
 from stopwav.studies.grid.spec import GridSpec, device_of
 from stopwav.studies.grid.traces import trace_warnings
+from stopwav.studies.growth import Axis, coefficients, held_out
 
 NO_CUDA = "no CUDA device"
 
@@ -124,11 +124,11 @@ def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
         "reserved": (cuda("reserved"), ""),
         "device": (cuda("device"), f"by {method}, other processes included" if method else ""),
     }
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for kind, ((peak, base), remark) in kinds.items():
-        found[f"peak_{kind}_bytes"] = _largest(measured.good, peak, remark)
-        found[f"peak_{kind}_over_baseline_bytes"] = _largest(measured.good, _difference(peak, base), remark)
-    return found
+        metrics[f"peak_{kind}_bytes"] = _largest(measured.good, peak, remark)
+        metrics[f"peak_{kind}_over_baseline_bytes"] = _largest(measured.good, _difference(peak, base), remark)
+    return metrics
 
 
 def _difference(
@@ -142,7 +142,7 @@ def _difference(
 
 
 def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], note: str) -> Estimate:
-    values = [found for round_ in rounds if (found := value(round_)) is not None]
+    values = [number for round_ in rounds if (number := value(round_)) is not None]
     if not values:
         return Estimate(None, unit="B", note=NO_CUDA)
     # From the smallest to the largest round: not a confidence interval, and said to be none.
@@ -152,7 +152,7 @@ def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], no
 
 def _of_rounds(measured: Measurement, value: Callable[[Round], float | None], unit: str) -> Estimate:
     """The location of a quantity with one value per round."""
-    values = [[found] for round_ in measured.good if (found := value(round_)) is not None]
+    values = [[number] for round_ in measured.good if (number := value(round_)) is not None]
     return summarise_rounds(values, unit=unit)
 
 
@@ -223,3 +223,46 @@ def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> R
     largest = Estimate(float(frontier.fits), n=1, note=note, code=code)
     name = f"{spec.engine} {duration_s:g} s, largest batch"
     return Result(name, params, status, {"largest_batch": largest}, kind="frontier")
+
+
+def growth_results(spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Result]:
+    """Yield a result for each row and column with two measured cells or more."""
+    times = {cell: measurement.time.value for cell, measurement in measured.items() if measurement.good}
+    known = {cell: time for cell, time in times.items() if time}
+    for size in spec.batch_sizes:
+        axis = _axis("duration", float(size), [(c.duration_s, t) for c, t in known.items() if c.batch_size == size])
+        if len(axis.x) > 1:
+            yield _result(spec, axis)
+    for duration_s in spec.durations:
+        along = [(float(c.batch_size), t) for c, t in known.items() if c.duration_s == duration_s]
+        axis = _axis("batch size", duration_s, along)
+        if len(axis.x) > 1:
+            yield _result(spec, axis)
+
+
+def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axis:
+    rising = sorted(points)
+    return Axis(name, fixed, tuple(x for x, _ in rising), tuple(time_s for _, time_s in rising))
+
+
+def _result(spec: GridSpec, axis: Axis) -> Result:
+    fit = fit_growth(axis.x, axis.time_s)
+    metrics = {**coefficients(fit, axis), **held_out(axis)}
+    params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if fit.is_quadratic else "linear"}
+    if axis.name == "duration":
+        params["batch_size"] = int(axis.fixed)
+        place = f"batch {axis.fixed:g}"
+        if spec.predict_s is not None:
+            params["predict_s"] = spec.predict_s
+            metrics |= _prediction(fit, axis, spec.predict_s)
+    else:
+        params["duration_s"] = axis.fixed
+        place = f"{axis.fixed:g} s"
+    params["cells"] = [[x, time_s] for x, time_s in zip(axis.x, axis.time_s, strict=True)]
+    return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics, kind="law")
+
+
+def _prediction(fit: GrowthFit, axis: Axis, at: float) -> dict[str, Estimate]:
+    time = fit.predict(at)
+    rtf = scaled(time, 1 / axis.audio_s(at))
+    return {"predicted_time": time, "predicted_rtf": rtf, "predicted_rtfx": inverse(rtf)}

@@ -1,210 +1,263 @@
-"""What each metric means: one title, one unit and one sentence, for the reference pages and for whoever shows them."""
+"""The metrics of a latency run: title, unit and meaning of each, how it is shown, and what it depends on."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from stopwav.studies.definition import Definition, Definitions, ratio, seconds, size
 
 
-@dataclass(frozen=True)
-class Definition:
-    """A metric's title, the unit it is stored in ("" for a plain ratio), and what it is, in a sentence."""
-
-    title: str
-    unit: str
-    text: str
-    # Whether it comes as `NAME_p50`, `NAME_p90`, … and not as `NAME` itself.
-    percentiles: bool = False
-
-
-def _spread(title: str, text: str) -> Definition:
+def _percentiles(title: str, text: str) -> Definition:
     return Definition(title, "s", text, percentiles=True)
 
 
-def seconds(title: str, text: str) -> Definition:
-    """A metric that is a time."""
-    return Definition(title, "s", text)
+def _each(group: Mapping[str, Definition], **fields: Any) -> dict[str, Definition]:
+    return {name: replace(definition, **fields) for name, definition in group.items()}
 
 
-def ratio(title: str, text: str) -> Definition:
-    """A metric without a unit."""
-    return Definition(title, "", text)
+WORDS = _each(
+    {
+        "word_latency": replace(
+            _percentiles(
+                "word latency (UPL)",
+                "From the end of a spoken word to its first correct appearance in the text (user-perceived latency); "
+                "negative where it appears before it ends.",
+            ),
+            headline="word latency P{p}, s",
+            headline_percentiles=(50, 95),
+        ),
+        "word_latency_mean": replace(
+            seconds("word latency (UPL), mean", "The mean of word latency; the waterfall adds up to it."), scale=1e3
+        ),
+        "stabilisation": _percentiles(
+            "stabilisation (STAB)", "From a word's first correct appearance to the moment after which it never changes."
+        ),
+        "committed_latency": replace(
+            _percentiles(
+                "word finalization latency",
+                "From the end of a spoken word to the moment after which it never changes (committed latency).",
+            ),
+            headline="word finalization latency P{p}, s",
+            headline_percentiles=(50,),
+        ),
+    },
+    rests_on_text=True,
+    rests_on_word_times=True,
+) | _each(
+    {
+        "words_recognised": ratio(
+            "words recognised", "Reference words with known times that were ever in the text / all such words."
+        ),
+    },
+    rests_on_text=True,
+    rests_on_speed=False,
+)
 
-
-def size(title: str, text: str) -> Definition:
-    """A metric in bytes."""
-    return Definition(title, "B", text)
-
-
-WORDS = {
-    "word_latency": _spread(
-        "word latency (UPL)",
-        "From the end of a spoken word to the first moment at which it stands, correctly recognised, in the text; "
-        "negative where it is shown before it ends.",
-    ),
-    "word_latency_mean": seconds("word latency, mean", "The mean of word latency; the waterfall adds up to it."),
-    "stabilisation": _spread(
-        "stabilisation (STAB)", "From a word's first correct appearance to the moment after which it never changes."
-    ),
-    "committed_latency": _spread(
-        "committed latency", "From the end of a spoken word to the moment after which it never changes."
-    ),
-    "words_recognised": ratio(
-        "words recognised", "Reference words with known times that ever stood in the text / all such words."
-    ),
-}
-
-WATERFALL = {
+# Waiting for audio takes as long on any machine.
+_AUDIO_WAITS = {
     "waterfall_buffering": seconds(
-        "buffering", "Mean wait for the chunk that holds the end of the word to be full, look-ahead not counted."
+        "buffering", "Mean wait until the chunk that holds the end of the word is full, without look-ahead."
     ),
-    "waterfall_lookahead": seconds("look-ahead", "Mean wait for the audio beyond the word that the engine asks for."),
+    "waterfall_lookahead": seconds(
+        "look-ahead", "Mean wait for the audio after the word that the engine needs before it starts."
+    ),
     "waterfall_emission": seconds(
-        "emission",
-        "Mean audio that the model waited for beyond the first chunk that could hold the word; negative where it was "
+        "emission delay",
+        "Mean audio that the model waited for after the first chunk that could show the word; negative where it was "
         "quicker.",
     ),
-    "waterfall_queue": seconds("queue", "Mean wait of the chunk that showed the word for the chunks before it."),
+}
+_CHUNK_WAITS = {
+    "waterfall_queue": seconds("queue", "Mean wait of the chunk that showed the word for earlier chunks."),
     "waterfall_features": seconds("features", "Mean time in stage `features` of the chunk that showed the word."),
     "waterfall_copy": seconds("copy", "Mean time in stage `copy` (host to device) of the chunk that showed the word."),
     "waterfall_inference": seconds("inference", "Mean time in stage `inference` of the chunk that showed the word."),
     "waterfall_post": seconds("post-processing", "Mean time in stage `post` of the chunk that showed the word."),
     "waterfall_other": seconds("other", "Mean time of the chunk that showed the word outside those four stages."),
 }
+WATERFALL = _each(
+    _each(_AUDIO_WAITS, rests_on_speed=False) | _CHUNK_WAITS, scale=1e3, rests_on_text=True, rests_on_word_times=True
+)
 
-SHARES = {
-    "share_waiting": ratio(
-        "share of waiting for audio", "Σ (buffering + look-ahead + emission) / Σ committed latency, over words."
-    ),
-    "share_queue": ratio("share of queueing", "Σ queue / Σ committed latency, over words."),
-    "share_computing": ratio(
-        "share of computing", "Σ (features + copy + inference + post + other) / Σ committed latency, over words."
-    ),
-    "share_stabilisation": ratio("share of stabilisation", "Σ stabilisation / Σ committed latency, over words."),
-}
+SHARES = _each(
+    {
+        "share_waiting": ratio(
+            "share of waiting for audio",
+            "Σ (buffering + look-ahead + emission delay) / Σ word finalization latency, over words.",
+        ),
+        "share_queue": ratio("share of queueing", "Σ queue / Σ word finalization latency, over words."),
+        "share_computing": ratio(
+            "share of computing",
+            "Σ (features + copy + inference + post + other) / Σ word finalization latency, over words.",
+        ),
+        "share_stabilisation": ratio(
+            "share of stabilisation", "Σ stabilisation / Σ word finalization latency, over words."
+        ),
+    },
+    rests_on_text=True,
+    rests_on_word_times=True,
+)
 
-UTTERANCES = {
-    "first_word_latency": _spread(
-        "first-word latency", "From the start of the first word to the first text that is not empty."
-    ),
-    "first_word_latency_from_start": _spread(
-        "first-word latency, from the start", "From the start of the stream to the first text that is not empty."
-    ),
-    "final_latency": _spread("final latency", "From the end of the last word to the final text."),
-    "final_latency_from_end": _spread(
-        "final latency, from the end of audio", "From the moment the end of the stream is signalled to the final text."
-    ),
+_LAGGING = {
     "al": seconds(
         "average lagging (AL)",
         "Mean lag of committed words, in audio heard, behind a recogniser that spreads the reference words evenly "
         "over the audio.",
     ),
     "laal": seconds(
-        "length-adaptive average lagging (LAAL)", "AL with the pace of the longer of reference and recognised text."
+        "length-adaptive average lagging (LAAL)", "AL with the rate of the longer of reference and recognised text."
     ),
     "dal": seconds(
         "differentiable average lagging (DAL)", "AL over all words, each at least one even step after the one before."
     ),
-    "al_ca": seconds("AL, computation-aware", "AL in time passed, computing and queueing included."),
-    "laal_ca": seconds("LAAL, computation-aware", "LAAL in time passed, computing and queueing included."),
-    "dal_ca": seconds("DAL, computation-aware", "DAL in time passed, computing and queueing included."),
+}
+_COMPUTATION_AWARE = {
+    "al_ca": seconds("AL, computation-aware", "AL in elapsed time, computing and queueing included."),
+    "laal_ca": seconds("LAAL, computation-aware", "LAAL in elapsed time, computing and queueing included."),
+    "dal_ca": seconds("DAL, computation-aware", "DAL in elapsed time, computing and queueing included."),
+}
+UTTERANCES = {
+    "first_word_latency": replace(
+        _percentiles("time to first partial", "From the start of the first word to the first text that is not empty."),
+        rests_on_text=True,
+        rests_on_word_times=True,
+    ),
+    "first_word_latency_from_start": replace(
+        _percentiles(
+            "time to first partial, from the start", "From the start of the stream to the first text that is not empty."
+        ),
+        rests_on_text=True,
+    ),
+    "final_latency": replace(
+        _percentiles("finalization latency", "From the end of the last word to the final text."),
+        rests_on_word_times=True,
+    ),
+    "final_latency_from_end": _percentiles(
+        "end-of-stream finalization latency", "From the signal that the stream is over to the final text."
+    ),
+    **_each(_LAGGING, rests_on_text=True, rests_on_speed=False),
+    **_each(_COMPUTATION_AWARE, rests_on_text=True),
 }
 
-CHUNKS = {
-    "chunk_lag": _spread("chunk lag", "From a chunk's last sample spoken to its work done: queue + service."),
-    "queue": _spread("queue", "From a chunk's last sample spoken to the start of its work."),
-    "service": _spread("service", "The work on a chunk: all its stages and what no stage claims."),
-    "features": _spread("features (FEAT)", "Time of a chunk in stage `features`."),
-    "copy": _spread("copy (COPY)", "Time of a chunk in stage `copy`: moving data to the device."),
-    "inference": _spread("inference (INF)", "Time of a chunk in stage `inference`."),
-    "post": _spread("post-processing (POST)", "Time of a chunk in stage `post`: from tokens to text."),
-    "other": _spread("other", "Time of a chunk that no stage claims."),
+_STAGES = {
+    "features": _percentiles("features (FEAT)", "Time of a chunk in stage `features`."),
+    "copy": _percentiles("copy (COPY)", "Time of a chunk in stage `copy`: moving data to the device (MEM)."),
+    "inference": _percentiles("inference (INF)", "Time of a chunk in stage `inference`."),
+    "post": _percentiles("post-processing (POST)", "Time of a chunk in stage `post`: from tokens to text."),
+    "other": _percentiles("other", "Time of a chunk outside all stages."),
+}
+_ALGORITHMIC = {
     "algorithmic_latency": seconds(
         "algorithmic latency (ALGO)", "chunk + look-ahead: the longest wait on an infinitely fast machine."
     ),
     "algorithmic_latency_mean": seconds(
         "algorithmic latency, mean", "chunk / 2 + look-ahead: the mean wait on an infinitely fast machine."
     ),
-    "longest_wait": _spread(
-        "longest wait",
-        "algorithmic latency + chunk lag: from the first sample of a chunk spoken to its work done, with look-ahead.",
-    ),
-    "sum_of_p95s": seconds(
-        "sum of P95s",
-        "algorithmic latency + P95 of features, of copy and of inference: an upper bound where nothing queues, and "
-        "not a percentile; for comparison with older reports.",
-    ),
 }
+CHUNKS = _each(
+    {
+        "chunk_lag": replace(
+            _percentiles(
+                "chunk latency (queue + compute)", "From the last sample of a chunk to the end of its processing."
+            ),
+            headline="chunk latency P{p}, ms",
+            headline_percentiles=(95,),
+        ),
+        "queue": _percentiles("queue", "From the last sample of a chunk to the start of its processing."),
+        "service": _percentiles("compute (service)", "Processing time of a chunk: all its stages, and the rest."),
+        **_STAGES,
+        **_each(_ALGORITHMIC, rests_on_speed=False),
+        "longest_wait": _percentiles(
+            "worst-case chunk latency",
+            "algorithmic latency + chunk latency: from the first sample of a chunk to the end of its processing, "
+            "look-ahead included.",
+        ),
+        "sum_of_p95s": seconds(
+            "sum of P95s (upper bound)",
+            "algorithmic latency + P95 of features, of copy and of inference: an upper bound where nothing queues, and "
+            "not a percentile; for comparison with older reports.",
+        ),
+    },
+    scale=1e3,
+)
 
 PACE = {
-    "rtf": ratio("real-time factor (RTF)", "Σ service / Σ audio, each sample counted once."),
-    "rtfx": ratio("inverse real-time factor (RTFx)", "Σ audio / Σ service: seconds of audio done in a second."),
+    "rtf": replace(
+        ratio("real-time factor (RTF)", "Σ compute / Σ audio, each sample counted once."),
+        decimals=4,
+        headline="RTF",
+    ),
+    "rtfx": replace(
+        ratio("inverse real-time factor (RTFx)", "Σ audio / Σ compute: seconds of audio processed per second."),
+        headline="RTFx",
+    ),
     "keeps_up": Definition("keeps up", "bool", "1 where RTF < 1 and the backlog does not grow, 0 where not."),
     "backlog_slope": Definition(
         "backlog slope", "s/s", "Seconds by which the queue's low points rise per second of audio, mean over streams."
     ),
 }
 
-TEXT = {
-    "wer": ratio(
-        "word error rate (WER)",
-        "Σ (substitutions + deletions + insertions) / Σ reference words, of the final text, after normalisation.",
-    ),
-    "upwr": ratio(
-        "unstable partial words (UPWR)",
-        "Words shown in some partial and later changed or removed / words of the final text; above 1 where words "
-        "change more than once.",
-    ),
-    "normalised_erasure": ratio(
-        "normalised erasure",
-        "Words that a display which can only append would have to erase / words of the final text.",
-    ),
-}
+TEXT = _each(
+    {
+        "wer": replace(
+            ratio(
+                "word error rate (WER)",
+                "Σ (substitutions + deletions + insertions) / Σ reference words, of the final text, after "
+                "normalisation.",
+            ),
+            scale=100.0,
+            headline="WER, %",
+        ),
+        "upwr": replace(
+            ratio(
+                "unstable words per 100 (UPWR)",
+                "Words of partials that are later changed or removed / words of the final text; above 1 where words "
+                "change more than once. Shown per 100.",
+            ),
+            scale=100.0,
+        ),
+        "normalised_erasure": ratio(
+            "normalised erasure", "Words that a display which can only append has to erase / words of the final text."
+        ),
+    },
+    rests_on_text=True,
+    rests_on_speed=False,
+)
 
 PROCESS = {
     "load_time": seconds("load time", "Time to make the engine in a fresh process."),
-    "peak_host_bytes": Definition("peak memory", "B", "Most host memory resident while the longest utterance streams."),
-    "peak_host_over_baseline_bytes": Definition(
-        "peak memory over baseline", "B", "The same, less what was resident once the engine was loaded."
+    "peak_host_bytes": replace(
+        size("peak memory", "Most host memory resident while the longest utterance streams."), headline="peak memory"
+    ),
+    "peak_host_over_baseline_bytes": size(
+        "peak memory over baseline", "The same, minus what was resident once the engine was loaded."
     ),
 }
 
-# In the order in which a reader meets them.
-GROUPS: dict[str, dict[str, Definition]] = {
-    "Words: what a listener feels": WORDS,
-    "Why a word takes so long": WATERFALL,
-    "Shares of the wait until a word stands for good": SHARES,
-    "Utterances": UTTERANCES,
-    "Chunks: what the machine does": CHUNKS,
-    "Keeping up": PACE,
-    "What is written": TEXT,
-    "The process": PROCESS,
-}
-
-DEFINITIONS: dict[str, Definition] = {name: one for group in GROUPS.values() for name, one in group.items()}
-
-_PERCENTILE = re.compile(r"(?P<family>\w+)_p(?P<percent>\d\d)")
-
-
-def definition(metric: str) -> Definition | None:
-    """The definition of a metric by its name in a result, percentile suffix and all; `None` for no such metric.
-
-    Engines may mark parts of the four stages, and stages of their own; their percentiles are defined here all the same.
-    """
-    found = _PERCENTILE.fullmatch(metric)
-    if found is None:
-        one = DEFINITIONS.get(metric)
-        return None if one is None or one.percentiles else one
-    family = DEFINITIONS.get(found["family"]) or own_stage(found["family"])
-    if family is None or not family.percentiles:
-        return None
-    return replace(family, title=f"{family.title}, P{found['percent']}")
-
 
 def own_stage(family: str) -> Definition | None:
-    """The definition of a stage that the engine named itself: a part of one of the four, or one of its own."""
+    """Return the definition of a stage that the engine named itself: a part of one of the four, or another one."""
     kind, _, name = family.partition("_")
     if not name or kind not in ("features", "copy", "inference", "post", "stage"):
         return None
     stage = name if kind == "stage" else f"{kind}/{name}"
-    return _spread(stage, f"Time of a chunk in the engine's own stage `{stage}` (further `/` are written as `_`).")
+    text = f"Time of a chunk in the engine's own stage `{stage}` (further `/` are written as `_`)."
+    return replace(_percentiles(stage, text), scale=1e3)
+
+
+# In the order in which a reader meets them.
+DEFINITIONS = Definitions(
+    {
+        "Words: what a listener feels": WORDS,
+        "Why a word takes so long": WATERFALL,
+        "Shares of word finalization latency": SHARES,
+        "Utterances": UTTERANCES,
+        "Chunks: what the machine does": CHUNKS,
+        "Keeping up": PACE,
+        "What is written": TEXT,
+        "The process": PROCESS,
+    },
+    derive=own_stage,
+)

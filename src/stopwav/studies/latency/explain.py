@@ -1,38 +1,122 @@
-"""What a run of `stopwav latency --explain` found: how much each setting gains over the engine as it is."""
+"""What a run of `stopwav latency --explain` says: how much each setting gains over the engine as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import DEFAULT_THRESHOLD
-from stopwav.stats.change import Question, answer_all, ask_nothing, ask_ratio
+from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
+from stopwav.studies.comparable import NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names
-from stopwav.studies.diff.diff import ask_wer, common_utterances
-from stopwav.studies.latency.gain import Explanation, Gain, ranked
-from stopwav.studies.latency.round_values import METRICS, WAITS, Metric, Missing, Side, side_of, values_by_round
-from stopwav.studies.latency.tried_knobs import TriedKnob
+from stopwav.studies.latency.comparable import (
+    WER,
+    ComparedEngine,
+    compared_engine,
+    errors_by_utterance,
+    values_by_round,
+)
+from stopwav.studies.latency.spec import TriedKnob
 
-_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in (*METRICS, *WAITS)}
-# What a listener feels: when words appear, or, where no words are timed, the wait of the sample that waits longest;
-# its P50 where a round has too few chunks for a P95.
+# What a listener feels: word latency or, where no words are timed, the wait of the sample that waits longest; its P50
+# where a round has too few chunks for a P95.
 _FELT = ("word_latency_p50", "longest_wait_p95", "longest_wait_p50")
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """The base and the engine with one setting exchanged, in the rounds and utterances that both have."""
+class Gain:
+    """One setting against the base: the change of the wait, how much of it is the algorithm's, and other changes.
+
+    `algorithmic_s` follows from the setting and has no interval. `felt` is the change of what a listener feels.
+    """
 
     setting: str
-    a: Side
-    b: Side
+    algorithmic_s: float
+    felt: Change
+    lag_p95: Change
+    lag_p50: Change
+    wer: Change
+
+    @property
+    def felt_s(self) -> float | None:
+        """Seconds by which the wait is longer than the base's; below zero is a gain."""
+        return None if self.felt.a is None or self.felt.b is None else self.felt.b - self.felt.a
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as `--json` prints them."""
+        changes = {"felt": self.felt, "lag_p95": self.lag_p95, "lag_p50": self.lag_p50, "wer": self.wer}
+        return {
+            "setting": self.setting,
+            "algorithmic_s": self.algorithmic_s,
+            "felt_s": self.felt_s,
+            **{name: change.to_json() for name, change in changes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What would help an engine: the settings that were tried, the best first, and those that were not, with reasons.
+
+    `felt` names the metric that they are ranked by.
+    """
+
+    base: str
+    felt: str
+    gains: tuple[Gain, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the explanation as `--json` prints it."""
+        return {
+            "base": self.base,
+            "felt": self.felt,
+            "gains": [gain.to_json() for gain in self.gains],
+            "left_out": [{"setting": setting, "reason": reason} for setting, reason in self.left_out],
+        }
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The base and the engine with one setting changed, in the rounds and utterances that both have."""
+
+    setting: str
+    a: ComparedEngine
+    b: ComparedEngine
     utterances: tuple[str, ...]
 
 
+def tried_knobs(engines: list[str]) -> list[TriedKnob]:
+    """Return the settings that an engine offers, each with the engine that has it, or why it is not tried here."""
+    from stopwav.engines.registry import list_knobs, prepare, with_knob
+
+    if len(engines) != 1:
+        raise StopwavError(f"--explain takes one engine, got {len(engines)}: {', '.join(engines)}")
+    (engine,) = engines
+    prepare(engine)
+    tried: list[TriedKnob] = []
+    for knob in list_knobs(engine):
+        changed = with_knob(engine, knob)
+        if not knob.unavailable:
+            prepare(changed)
+        available = None if knob.unavailable else changed
+        if changed != engine and all(available is None or available != other.engine for other in tried):
+            tried.append(TriedKnob(setting=knob.text, engine=available, unavailable=knob.unavailable))
+    if not tried:
+        raise StopwavError(f"engine {engine!r} offers no other settings to try; measure it without --explain")
+    return tried
+
+
+def with_knobs(engines: list[str], knobs: Iterable[TriedKnob]) -> list[str]:
+    """Return the engines, followed by the engine with each setting that is tried: all that the run streams."""
+    return [*engines, *(knob.engine for knob in knobs if knob.engine is not None)]
+
+
 def explanation(record: Record) -> Explanation | None:
-    """What each setting gains in a run with `explain`, computed anew; None for a run that tried none.
+    """Return what each setting gains in a run with `explain`, computed again from it; None where none was tried.
 
     All verdicts together have one confidence of 95 %. They need two rounds or more.
     """
@@ -40,51 +124,63 @@ def explanation(record: Record) -> Explanation | None:
         return None
     knobs = [TriedKnob(**fields) for fields in record.header.spec["knobs"]]
     name, *others = engine_names(record.header.spec["engines"])
-    base = side_of(record, name)
-    sides = iter(others)
+    base = compared_engine(record, name)
+    remaining = iter(others)
     pairs, left_out = [], []
     for knob in knobs:
         if knob.engine is None:
             left_out.append((knob.setting, knob.unavailable))
             continue
-        other = next(sides)
-        pair = _pair(knob.setting, base, side_of(record, other))
+        other = next(remaining)
+        pair = _pair(knob.setting, base, compared_engine(record, other))
         if pair.utterances:
             pairs.append(pair)
         else:
-            left_out.append((knob.setting, _why_nothing(record, name, other)))
+            left_out.append((knob.setting, _failure(record, name, other)))
     felt = _felt(pairs)
     return Explanation(name, felt.name, ranked(_gains(pairs, felt)), tuple(left_out))
 
 
-def _pair(setting: str, a: Side, b: Side) -> _Pair:
-    """Both sides, cut to what they share: round i of the one stood beside round i of the other."""
+def ranked(gains: Iterable[Gain]) -> tuple[Gain, ...]:
+    """Return the gains by what a listener feels: those that are shown to help, those that are not, those that hurt."""
+    tiers = {"faster": 0, "slower": 2}
+    return tuple(sorted(gains, key=lambda gain: (tiers.get(gain.felt.verdict, 1), gain.felt_s or 0.0)))
+
+
+def _pair(setting: str, a: ComparedEngine, b: ComparedEngine) -> _Pair:
+    """Both engines, cut to the rounds that both have: round i of one is paired with round i of the other."""
     rounds = sorted(a.rounds.keys() & b.rounds.keys())
-    a, b = (replace(side, rounds={index: side.rounds[index] for index in rounds}) for side in (a, b))
-    return _Pair(setting, a, b, tuple(common_utterances(a, b)))
+    a, b = (replace(engine, rounds={index: engine.rounds[index] for index in rounds}) for engine in (a, b))
+    transcripts = b.transcripts
+    common = (name for name, text in a.transcripts.items() if transcripts.get(name) == text)
+    return _Pair(setting, a, b, tuple(common))
 
 
-def _why_nothing(record: Record, base: str, other: str) -> str:
+def _failure(record: Record, base: str, other: str) -> str:
+    """Why two engines have no utterance in common."""
     for name in (other, base):
-        failed = (p for p in record.pieces if p.key[0] == "stream" and p.key[2] == name and p.status != "ok")
-        first = next(failed, None)
-        if first is not None:
-            return f"{'' if name == other else 'the engine as it is: '}{first.status}: {first.message}"
+        pieces = (piece for piece in record.pieces if piece.key[0] == "stream" and piece.key[2] == name)
+        failed = next((piece for piece in pieces if piece.status != "ok"), None)
+        if failed is not None:
+            return f"{'' if name == other else 'the engine as it is: '}{failed.status}: {failed.message}"
     return "no round is finished"
 
 
-def _felt(pairs: Sequence[_Pair]) -> Metric:
-    """What all settings can be ranked by."""
-    for name in _FELT:
-        metric = _BY_NAME[name]
-        values = (values_by_round(side, metric, set(pair.utterances)) for pair in pairs for side in (pair.a, pair.b))
-        if not any(isinstance(value, Missing) for value in values):
+def _felt(pairs: Sequence[_Pair]) -> RoundMetric:
+    """The metric that all settings can be ranked by."""
+    for metric in map(_time, _FELT):
+        chosen = [(engine, set(pair.utterances)) for pair in pairs for engine in (pair.a, pair.b)]
+        if not any(isinstance(values_by_round(engine, metric, names), NoValue) for engine, names in chosen):
             return metric
-    return _BY_NAME[_FELT[-1]]
+    return _time(_FELT[-1])
 
 
-def _gains(pairs: Sequence[_Pair], felt: Metric) -> list[Gain]:
-    metrics = (felt, _BY_NAME["chunk_lag_p95"], _BY_NAME["chunk_lag_p50"])
+def _time(name: str) -> RoundMetric:
+    return RoundMetric(name, "s", "time")
+
+
+def _gains(pairs: Sequence[_Pair], felt: RoundMetric) -> list[Gain]:
+    metrics = (felt, _time("chunk_lag_p95"), _time("chunk_lag_p50"))
     asked = [[*(_ask(pair, metric) for metric in metrics), _ask_wer(pair)] for pair in pairs]
     answers = iter(answer_all([question for questions in asked for question in questions]))
     return [
@@ -93,18 +189,22 @@ def _gains(pairs: Sequence[_Pair], felt: Metric) -> list[Gain]:
     ]
 
 
-def _ask(pair: _Pair, metric: Metric) -> Question:
-    a, b = (values_by_round(side, metric, set(pair.utterances)) for side in (pair.a, pair.b))
+def _ask(pair: _Pair, metric: RoundMetric) -> Question:
+    a, b = (values_by_round(engine, metric, set(pair.utterances)) for engine in (pair.a, pair.b))
     for values in (a, b):
-        if isinstance(values, Missing):
-            return ask_nothing(metric.name, metric.unit, DEFAULT_THRESHOLD, values.reason)
-    return ask_ratio(metric.name, metric.unit, metric.sort, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
+        if isinstance(values, NoValue):
+            return ask_nothing(metric.name, metric.unit, DEFAULT_THRESHOLD, values.reason, values.code)
+    return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
 
 
 def _ask_wer(pair: _Pair) -> Question:
-    return ask_wer(pair.a, pair.b, pair.utterances, DEFAULT_THRESHOLD)
+    a, b = (errors_by_utterance(engine, pair.utterances) for engine in (pair.a, pair.b))
+    for errors in (a, b):
+        if isinstance(errors, NoValue):
+            return ask_nothing(WER, "", DEFAULT_THRESHOLD, errors.reason, errors.code)
+    return ask_errors(WER, a[0], b[0], a[1], DEFAULT_THRESHOLD)  # type: ignore[index]
 
 
-def _algorithmic_s(side: Side) -> float:
-    trace = next(stream.trace for streams in side.rounds.values() for stream in streams)
+def _algorithmic_s(engine: ComparedEngine) -> float:
+    trace = next(stream.trace for streams in engine.rounds.values() for stream in streams)
     return algorithmic_latency(trace.chunk_s, trace.lookahead_s)[0]

@@ -2,74 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
 from stopwav.record import Piece, runs_in
-from stopwav.speech.corpus import Corpus, load_corpus
+from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import trace_from_json
-from stopwav.studies.corpus_header import duration_s
-from stopwav.studies.latency.tried_knobs import tried_knobs, with_settings
+from stopwav.studies.forecast import (
+    ASSUMED_LOAD_S,
+    ASSUMED_RTF,
+    EARLIER_RUNS,
+    Forecast,
+    assumption,
+    engine_problems,
+    lengths_of,
+)
+from stopwav.studies.latency.explain import tried_knobs, with_knobs
+from stopwav.studies.latency.spec import LatencySpec
 
-# Without an earlier run, an engine is taken to work as fast as speech arrives: most are faster.
-ASSUMED_RTF = 1.0
-# What a fresh process takes to start and load a small model.
-ASSUMED_LOAD_S = 3.0
-# Earlier runs looked at, newest first: reading a long one takes a second.
-EARLIER_RUNS = 20
-# Utterances whose length is looked up: enough for the mean, where opening 100,000 files would take minutes.
-_LENGTHS = 200
 
-
-def guess_latency(settings: Any) -> tuple[float, list[str]]:
-    """Seconds, and their basis: rounds × (load, first stream, warm-up, every stream, memory) of each engine."""
-    corpus = load_corpus(settings.corpus, words=None if settings.words is None else Path(settings.words))
-    count, mean_s, longest_s = lengths_of(corpus, settings.limit)
+def forecast(spec: LatencySpec) -> Forecast:
+    """Return the sum over engines and rounds of load, first stream, warm-up, every stream, and the memory pass."""
+    corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
+    count, mean_s, longest_s = lengths_of(corpus, spec.limit)
     audio_s = count * mean_s
-    basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {settings.rounds}"]
-    total_s, assumed = 0.0, []
-    engines = settings.engines
-    if settings.explain:
-        engines = with_settings(engines, tried_knobs(engines))
+    basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {spec.rounds}"]
+    engines = spec.engines
+    if spec.explain:
+        engines = with_knobs(engines, tried_knobs(engines))
         basis.append(f"settings that {engines[0]} offers to try: {len(engines) - 1}")
+    total_s, assumed = 0.0, []
     for engine in dict.fromkeys(engines):
-        earlier = _earlier(engine, Path(settings.save))
+        earlier = _earlier_speed(engine, spec.save)
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
             basis.append(f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}")
         else:
             assumed.append(engine)
-        # Paced by the clock, a stream takes as long as its audio, or longer where the engine falls behind.
-        streams_s = audio_s * (rtf if settings.pace == "virtual" else max(rtf, 1.0))
+        # Fed by the clock, a stream takes as long as its audio, or longer where the engine falls behind.
+        streams_s = audio_s * (rtf if spec.pace == "virtual" else max(rtf, 1.0))
         warm_up_s = max(Plan().warmup_s, MIN_WARMUP_CALLS * mean_s * rtf)
         round_s = load_s + mean_s * rtf + warm_up_s + streams_s + longest_s * rtf
-        total_s += engines.count(engine) * settings.rounds * round_s
+        total_s += engines.count(engine) * spec.rounds * round_s
     if assumed:
-        basis.append(assumption(assumed, settings.save))
-    return total_s, basis
+        basis.append(assumption(assumed, spec.save))
+    return Forecast(total_s, tuple(basis))
 
 
-def assumption(engines: list[str], folder: Path | str) -> str:
-    """What is said of engines that no earlier run tells of."""
-    factor = f"real-time factor {ASSUMED_RTF:g} and load {ASSUMED_LOAD_S:g} s"
-    return f"{', '.join(engines)}: {factor}, assumed, as there is no earlier run in {folder}"
+def problems(spec: LatencySpec) -> Iterator[tuple[str, str]]:
+    """Yield what would stop a run of these settings at once."""
+    yield from engine_problems("engines", spec.engines)
 
 
-def lengths_of(corpus: Corpus, limit: int | None) -> tuple[int, float, float]:
-    """How many utterances are streamed, and how long they are in the mean and at most."""
-    # Spread over the corpus: the first of a sorted one are all alike.
-    step = -(-len(corpus.utterances) // _LENGTHS)
-    lengths_s = [duration_s(utterance) for utterance in corpus.utterances[::step]]
-    count = min(limit or len(corpus.utterances), len(corpus.utterances))
-    return count, sum(lengths_s) / len(lengths_s), max(lengths_s)
-
-
-def _earlier(engine: str, folder: Path) -> tuple[float, float, str] | None:
-    """Real-time factor and load time of the engine, and in which run they were measured."""
+def _earlier_speed(engine: str, folder: Path) -> tuple[float, float, str] | None:
+    """Real-time factor and load time of the engine, and the run in which they were measured."""
     for record in islice(runs_in(folder, "latency"), EARLIER_RUNS):
         pieces = [piece for piece in record.pieces if piece.status == "ok" and piece.key[2] == engine]
         rtf = _rtf([piece for piece in pieces if piece.key[0] == "stream"])

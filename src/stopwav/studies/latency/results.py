@@ -1,93 +1,61 @@
-"""What a latency run found: every streaming metric of every engine, with its interval, from the recorded traces."""
+"""The results of a latency run: one per engine, with its metrics and warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from stopwav.record import Piece, Record, Result
-from stopwav.speech.corpus import Utterance
-from stopwav.speech.events import Trace, trace_from_json
-from stopwav.speech.latency import (
-    STAGES,
-    WATERFALL,
-    ShownText,
-    WordDelay,
-    algorithmic_latency,
-    average_lagging,
-    backlog_slope,
-    committing_texts,
-    differentiable_average_lagging,
-    erased_words,
-    final_latency,
-    first_word_latency,
-    length_adaptive_average_lagging,
-    shown_texts,
-    stage_seconds,
-    unstable_words,
-    word_delays,
-)
+from stopwav.errors import Caution
+from stopwav.record import UNTRAINED, Piece, Record, Result
 from stopwav.speech.text import normalise
-from stopwav.speech.wer import ErrorCount, count_word_errors
-from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio
-from stopwav.studies.corpus_header import engine_names, utterance_from_json
-from stopwav.studies.latency.warnings import cautions, failures
-from stopwav.studies.untrained import is_untrained, without_text
-
-# Half the listeners, and the one in ten, twenty or a hundred who waits longest.
-PERCENTILES = (0.50, 0.90, 0.95, 0.99)
-WAITING = ("buffering", "lookahead", "emission")
-COMPUTING = (*STAGES, "other")
-
-
-@dataclass(frozen=True)
-class Stream:
-    """One stream that went well, with what is derived from it."""
-
-    round: int
-    utterance: Utterance
-    trace: Trace
-    texts: list[ShownText]
-    delays: list[WordDelay]
-    errors: ErrorCount
+from stopwav.speech.utterance import Utterance
+from stopwav.stats import Estimate
+from stopwav.studies.corpus_header import engine_names, header_warnings, utterance_from_json
+from stopwav.studies.latency.definitions import DEFINITIONS
+from stopwav.studies.latency.metrics import Stream, process_metrics, stream_metrics, streams_of
 
 
 def latency_results(record: Record) -> list[Result]:
-    """One result per engine of a latency run."""
+    """Return one result per engine."""
     spec = record.header.spec
     corpus = record.header.corpus
     utterances = {fields["id"]: utterance_from_json(fields) for fields in corpus["utterances"]}
-    found = []
+    results = []
     for name in engine_names(spec["engines"]):
         pieces = [piece for piece in record.pieces if piece.key[2] == name]
         streams = streams_of(pieces, utterances)
         failed = [piece for piece in pieces if piece.key[0] == "stream" and piece.status != "ok"]
-        found.append(
+        results.append(
             Result(
                 name=name,
                 params=_params(record, pieces, streams),
                 status="ok" if streams else failed[0].status if failed else "skipped",
-                metrics=_metrics(streams, pieces, spec["seed"]) if streams else {},
-                warnings=(*failures(failed), *cautions(record, pieces, (stream.utterance for stream in streams))),
+                metrics=_metrics(streams, pieces, spec["seed"]),
+                warnings=(*_failures(failed), *_warnings(record, pieces, (stream.utterance for stream in streams))),
             )
         )
-    return found
+    return results
 
 
-def streams_of(pieces: Sequence[Piece], utterances: dict[str, Utterance]) -> list[Stream]:
-    """The streams among the pieces that went well."""
-    streams = []
-    for piece in pieces:
-        if piece.key[0] != "stream" or piece.status != "ok":
-            continue
-        utterance = utterances[str(piece.key[3])]
-        trace = trace_from_json(piece.data["trace"])
-        texts = shown_texts(trace)
-        delays = word_delays(trace, utterance.words, texts)
-        errors = count_word_errors(normalise(utterance.text), texts[-1].words if texts else ())
-        streams.append(Stream(int(piece.key[1]), utterance, trace, texts, delays, errors))
-    return streams
+def is_untrained(pieces: Iterable[Piece]) -> bool:
+    """Whether an engine reports random weights; the oldest runs do not say, and are of trained ones."""
+    engines = (piece.data.get("engine", {}) for piece in pieces if piece.key[0] == "load")
+    return any(engine.get("untrained", False) for engine in engines)
+
+
+def rests_on_text(metric: str) -> bool:
+    """Whether a metric depends on the recognised text, so that random weights have none."""
+    definition = DEFINITIONS.find(metric)
+    return definition is not None and definition.rests_on_text
+
+
+def _without_text(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """The metrics, with `untrained` in place of those that depend on the text."""
+    return {
+        name: Estimate(None, unit=estimate.unit, note=UNTRAINED, code=UNTRAINED) if rests_on_text(name) else estimate
+        for name, estimate in metrics.items()
+    }
 
 
 def _params(record: Record, pieces: Sequence[Piece], streams: Sequence[Stream]) -> dict[str, Any]:
@@ -107,193 +75,37 @@ def _params(record: Record, pieces: Sequence[Piece], streams: Sequence[Stream]) 
 
 
 def _metrics(streams: Sequence[Stream], pieces: Sequence[Piece], seed: int) -> dict[str, Estimate]:
-    found = {
-        **_chunk_metrics(streams, seed),
-        **_word_metrics(streams, seed),
-        **_utterance_metrics(streams, seed),
-        **_ratio_metrics(streams, seed),
-        **_process_metrics(pieces),
-    }
-    return without_text(found) if is_untrained(pieces) else found
+    if not streams:
+        return {}
+    metrics = {**stream_metrics(streams, seed), **process_metrics(pieces)}
+    return _without_text(metrics) if is_untrained(pieces) else metrics
 
 
-def _chunk_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
-    """Chunk lag, queue, service and the stages, each over the chunks that brought audio."""
-    take = _Percentiles([(stream, stream.trace.chunks[:-1]) for stream in streams], seed)
-    found = take("chunk_lag", lambda chunk: chunk.lag_s) | take("queue", lambda chunk: chunk.queue_s)
-    found |= take("service", lambda chunk: chunk.service_s)
-    seconds = {id(chunk): stage_seconds(chunk) for stream in streams for chunk in stream.trace.chunks[:-1]}
-    for path in dict.fromkeys(path for one in seconds.values() for path in one):
-        found |= take(_stage_metric(path), lambda chunk, path=path: seconds[id(chunk)].get(path, 0.0))  # type: ignore[misc]
-    if "features_p95" in found and "copy_p95" not in found:
-        # An engine that is taken apart and copies nothing spends no time on it: a zero, and not a gap.
-        found |= take("copy", lambda chunk: 0.0)
-    longest, mean = algorithmic_latency(streams[0].trace.chunk_s, streams[0].trace.lookahead_s)
-    found |= take("longest_wait", lambda chunk: longest + chunk.lag_s)
-    found["algorithmic_latency"] = Estimate(longest, unit="s", n=1, note="chunk + look-ahead, by definition")
-    found["algorithmic_latency_mean"] = Estimate(mean, unit="s", n=1, note="chunk / 2 + look-ahead, by definition")
-    found["sum_of_p95s"] = _sum_of_p95s(found)
-    return found
+def _failures(failed: Sequence[Piece]) -> list[Caution]:
+    """One warning per reason, naming the utterances that failed."""
+    warnings = []
+    ordered = sorted(failed, key=lambda piece: piece.message)
+    for message, group in groupby(ordered, key=lambda piece: piece.message):
+        pieces = list(group)
+        ids = list(dict.fromkeys(str(piece.key[3]) for piece in pieces))
+        named = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        warnings.append(Caution(f"stream-{pieces[0].status}", f"{named}: {message}"))
+    return warnings
 
 
-def _stage_metric(path: str) -> str:
-    """The metric's name for a stage; one that we do not name is marked, lest it be taken for another metric."""
-    name = path.replace("/", "_")
-    return name if path.split("/")[0] in (*STAGES, "other") else f"stage_{name}"
-
-
-def _sum_of_p95s(found: dict[str, Estimate]) -> Estimate:
-    parts = [found.get(f"{name}_p95", Estimate(0.0)).value for name in ("features", "copy", "inference")]
-    note = "an upper bound, not a percentile; for comparison with older reports"
-    algorithmic = found["algorithmic_latency"].value or 0.0
-    if any(part is None for part in parts):
-        return Estimate(None, unit="s", note=f"{note}; {found['chunk_lag_p95'].note}")
-    return Estimate(algorithmic + sum(part or 0.0 for part in parts), unit="s", n=found["chunk_lag_p95"].n, note=note)
-
-
-def _word_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
-    """Delays of the reference words that were recognised, and what share of the wait each cause has."""
-    shown = [(s, [delay for delay in s.delays if delay.waterfall is not None]) for s in streams]
-    stable = [(s, [delay for delay in s.delays if delay.committed_s is not None]) for s in streams]
-    found = _Percentiles(shown, seed)("word_latency", lambda delay: delay.latency_s)
-    found |= _Percentiles(stable, seed)("stabilisation", lambda delay: delay.stabilisation_s)
-    found |= _Percentiles(stable, seed)("committed_latency", lambda delay: delay.committed_s)
-    found["word_latency_mean"] = _mean(shown, lambda delay: delay.latency_s, seed)
-    for part in WATERFALL:
-        found[f"waterfall_{part}"] = _mean(shown, lambda delay, part=part: delay.waterfall[part], seed)  # type: ignore[misc]
-    shares: dict[str, Callable[[WordDelay], float]] = {
-        "waiting": lambda delay: sum((delay.waterfall or {})[part] for part in WAITING),
-        "queue": lambda delay: (delay.waterfall or {})["queue"],
-        "computing": lambda delay: sum((delay.waterfall or {})[part] for part in COMPUTING),
-        "stabilisation": lambda delay: delay.stabilisation_s or 0.0,
-    }
-    for name, part_of in shares.items():
-        found[f"share_{name}"] = _share(stable, part_of, seed)
-    return found
-
-
-def _share(pairs: Sequence[tuple[Stream, list[WordDelay]]], part: Callable[[WordDelay], float], seed: int) -> Estimate:
-    """Σ part / Σ committed latency."""
-    parts = [sum(part(delay) for delay in delays) for _, delays in pairs]
-    totals = [sum(delay.committed_s or 0.0 for delay in delays) for _, delays in pairs]
-    if sum(totals) <= 0:
-        return Estimate(None, note="words are committed before they end: there is no wait to share out")
-    return cluster_ratio(parts, totals, *_labels(stream for stream, _ in pairs), seed=seed)
-
-
-def _utterance_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
-    """Metrics with one value an utterance: first word, final text, lagging, backlog."""
-    once: list[tuple[Stream, list[Stream]]] = [(stream, [stream]) for stream in streams]
-    take = _Percentiles(once, seed)
-    found = take("first_word_latency", lambda s: first_word_latency(s.utterance.words, s.texts)[0])
-    found |= take("first_word_latency_from_start", lambda s: first_word_latency(s.utterance.words, s.texts)[1])
-    found |= take("final_latency", lambda s: final_latency(s.trace, s.utterance.words)[0])
-    found |= take("final_latency_from_end", lambda s: final_latency(s.trace, s.utterance.words)[1])
-    for suffix, aware in (("", False), ("_ca", True)):
-        for name in ("al", "laal", "dal"):
-            found[name + suffix] = _mean(once, lambda s, name=name, aware=aware: _lagging(s, name, aware), seed)  # type: ignore[misc]
-    found["backlog_slope"] = _mean(once, lambda s: backlog_slope(s.trace), seed, unit="s/s")
-    return found
-
-
-def _lagging(stream: Stream, name: str, computation_aware: bool) -> float | None:
-    chunks, audio_s = stream.trace.chunks, stream.trace.audio_s
-    commits = committing_texts(stream.texts)
-    delays = [text.time_s if computation_aware else chunks[text.chunk].due_s for text in commits]
-    words = len(normalise(stream.utterance.text))
-    if name == "al":
-        return average_lagging(delays, audio_s, words)
-    if name == "laal":
-        return length_adaptive_average_lagging(delays, audio_s, words)
-    return differentiable_average_lagging(delays, audio_s)
-
-
-def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
-    """Ratios of sums over utterances."""
-    labels = _labels(streams)
-    service = [sum(chunk.service_s for chunk in s.trace.chunks) for s in streams]
-    audio = [s.trace.audio_s for s in streams]
-    final = [len(s.texts[-1].words) if s.texts else 0 for s in streams]
-    words = [s.errors.words for s in streams]
-    rtf = cluster_ratio(service, audio, *labels, seed=seed)
-    found = {
-        "rtf": rtf,
-        "rtfx": cluster_ratio(audio, service, *labels, seed=seed),
-        "wer": cluster_ratio([s.errors.errors for s in streams], words, *labels, seed=seed),
-        "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
-        "normalised_erasure": cluster_ratio([erased_words(s.texts) for s in streams], final, *labels, seed=seed),
-    }
-    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in streams]
-    share = cluster_ratio(recognised, [len(s.delays) for s in streams], *labels, seed=seed)
-    found["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
-    slopes: list[tuple[Stream, list[Stream]]] = [(stream, [stream]) for stream in streams]
-    found["keeps_up"] = keeps_up(rtf, _mean(slopes, lambda s: backlog_slope(s.trace), seed, unit="s/s"))
-    return found
-
-
-def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:
-    """1 where the engine works faster than audio arrives and its backlog does not grow, 0 where not."""
-    if rtf.value is None:
-        return Estimate(None, unit="bool", note=rtf.note)
-    # No growth beyond the interval; without an interval (one utterance) the slope itself has to serve.
-    lowest = slope.low if slope.low is not None else slope.value
-    growing = lowest is not None and lowest > 0
-    note = "judged by real-time factor alone: streams under 2 s have no trend" if lowest is None else ""
-    return Estimate(float(rtf.value < 1 and not growing), unit="bool", n=rtf.n, note=note)
-
-
-def _process_metrics(pieces: Sequence[Piece]) -> dict[str, Estimate]:
-    """What is taken once a process: load time and peak memory."""
-    loads = [float(piece.data["load_s"]) for piece in pieces if piece.key[0] == "load"]
-    passes = [piece for piece in pieces if piece.key[0] == "memory"]
-    memory = [piece.data for piece in passes if piece.status == "ok"]
-    peaks = [float(data["peak_bytes"]) for data in memory]
-    over = [float(data["peak_bytes"] - data["baseline_bytes"]) for data in memory]
-    notes = [data["note"] for data in memory if data.get("note")] + [piece.message for piece in passes if piece.message]
-    note = notes[0] if notes else ""
-    return {
-        "load_time": _per_process(loads, "s"),
-        "peak_host_bytes": _per_process(peaks, "B", note),
-        "peak_host_over_baseline_bytes": _per_process(over, "B", note),
-    }
-
-
-def _per_process(values: Sequence[float], unit: str, note: str = "") -> Estimate:
-    if not values:
-        return Estimate(None, unit=unit, note=note or "no process lived to tell")
-    return (
-        cluster_mean(values, range(len(values)), unit=unit)
-        if len(values) > 1
-        else Estimate(values[0], n=1, unit=unit, note=note or "one process: no interval")
-    )
-
-
-class _Percentiles:
-    """Percentiles of a value of each item of each stream, resampled by utterance."""
-
-    def __init__(self, items: Sequence[tuple[Stream, Sequence[Any]]], seed: int) -> None:
-        self._items, self._seed = items, seed
-
-    def __call__(self, name: str, value: Callable[[Any], float | None]) -> dict[str, Estimate]:
-        values, clusters, rounds = _values(self._items, value)
-        found = cluster_percentiles(values, clusters, PERCENTILES, rounds=rounds, seed=self._seed, unit="s")
-        return {f"{name}_p{round(100 * p)}": estimate for p, estimate in found.items()}
-
-
-def _mean(
-    items: Sequence[tuple[Stream, Sequence[Any]]], value: Callable[[Any], float | None], seed: int, unit: str = "s"
-) -> Estimate:
-    values, clusters, rounds = _values(items, value)
-    return cluster_mean(values, clusters, rounds=rounds, seed=seed, unit=unit)
-
-
-def _values(
-    items: Sequence[tuple[Stream, Sequence[Any]]], value: Callable[[Any], float | None]
-) -> tuple[list[float], list[str], list[int]]:
-    rows = [(found, s.utterance.id, s.round) for s, many in items for one in many if (found := value(one)) is not None]
-    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
-
-
-def _labels(streams: Iterable[Stream]) -> tuple[list[str], list[int]]:
-    pairs = [(stream.utterance.id, stream.round) for stream in streams]
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utterance]) -> list[Caution]:
+    """The warnings of an engine, of the machine, of the corpus, and of the run as a whole."""
+    problems = record.header.corpus["problems"]
+    warnings = [Caution("corpus", f"{problem['where']}: {problem['message']}") for problem in problems]
+    for piece in pieces:
+        if piece.key[0] == "load":
+            warnings += [Caution(code, message) for code, message in piece.data["cautions"]]
+            warnings += [Caution("engine", note) for note in piece.data["engine"]["notes"]]
+    warnings += header_warnings(record.header)
+    untimed = {utterance.id for utterance in utterances if not utterance.words and normalise(utterance.text)}
+    if untimed:
+        warnings.append(Caution("no-word-times", f"{len(untimed)} utterances have no word times, so no word latency"))
+    if not record.complete:
+        message = "the run is not complete; continue it with the same command and --resume"
+        warnings.append(Caution("incomplete", message))
+    return list(dict.fromkeys(warnings))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stopwav.errors import StopwavError
 from stopwav.record import Piece, Record
 from stopwav.speech.events import Chunk, Trace, trace_from_json
 from stopwav.studies.corpus_header import engine_names
@@ -21,18 +20,16 @@ Place = tuple[str | int, str | int]
 
 UTTERANCES, WORK, TEXT = 1, 2, 3
 TRACKS = {UTTERANCES: "utterances", WORK: "work", TEXT: "text"}
-# Enough to tell utterances apart at a glance, and little beside any of them.
+# Enough to tell utterances apart at a glance, and short compared with any of them.
 GAP_NS = 500_000_000
 # What fits on a screen; a text of 100 kB in every event would make a file that no viewer opens.
 LONGEST_NAME, LONGEST_TEXT = 80, 1000
 
 
 def stream_trace(records: Sequence[Record]) -> dict[str, Any]:
-    """The object to write as JSON: all streams of the runs, those that failed as far as they got."""
+    """Return the object to write as JSON: all streams of the runs, those that failed as far as they got."""
     events: list[Event] = []
     for record in records:
-        if record.header.study != "latency":
-            raise StopwavError(f"{record.path}: a run of {record.header.study!r} has no streams to trace")
         offsets = _offsets(record)
         for name in engine_names(record.header.spec["engines"]):
             label = name if len(records) == 1 else f"{record.path.stem}: {name}"
@@ -49,7 +46,7 @@ def _streams(record: Record) -> list[Piece]:
 
 
 def _offsets(record: Record) -> dict[Place, int]:
-    """Where the streams of each round and utterance begin, in nanoseconds: after the slowest engine's of the last."""
+    """Where the streams of each round and utterance begin, in nanoseconds: after the longest of the one before."""
     lengths: dict[Place, int] = {}
     for piece in _streams(record):
         place = (piece.key[1], piece.key[3])
@@ -71,19 +68,19 @@ def _length_ns(piece: Piece) -> int:
 
 
 def _process(process: int, label: str, pieces: Sequence[Piece], offsets: dict[Place, int]) -> list[Event]:
-    """All events of one engine: what its tracks are called, then everything in the order of time."""
+    """All events of one engine: the names of its tracks, then everything in the order of time."""
     names: list[Event] = [{"ph": "M", "pid": process, "name": "process_name", "args": {"name": _cut(label)}}]
     for track, name in TRACKS.items():
         names.append({"ph": "M", "pid": process, "tid": track, "name": "thread_name", "args": {"name": name}})
         names.append(
             {"ph": "M", "pid": process, "tid": track, "name": "thread_sort_index", "args": {"sort_index": track}}
         )
-    found = [event for piece in pieces for event in _stream(piece, offsets[(piece.key[1], piece.key[3])])]
-    # What begins at the same time is nested by length, the longer outside; the sort keeps the order of counters.
-    found.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
+    streamed = [event for piece in pieces for event in _stream(piece, offsets[(piece.key[1], piece.key[3])])]
+    # Spans that begin at the same time are nested, the longer outside; the sort keeps the order of counters.
+    streamed.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
     return names + [
         {**event, "pid": process, "ts": event["ts"] / 1000, **({"dur": event["dur"] / 1000} if "dur" in event else {})}
-        for event in found
+        for event in streamed
     ]
 
 
@@ -111,9 +108,9 @@ def _chunk(chunk: Chunk, title: str, kind: str, offset: int) -> Iterator[Event]:
     times = {"due_s": chunk.due_s, "queue_ms": round(1e3 * chunk.queue_s, 6), "lag_ms": round(1e3 * chunk.lag_s, 6)}
     yield _span(WORK, kind, title, start, done - start, times)
     ends = {"": (start, done)}
-    for stage in sorted(chunk.stages, key=lambda one: (one.start_s, -one.duration_s)):
+    for stage in sorted(chunk.stages, key=lambda stage: (stage.start_s, -stage.duration_s)):
         parent, _, name = stage.path.rpartition("/")
-        # Rounding to nanoseconds must not let a stage reach out of what it is a part of.
+        # Rounding to nanoseconds must not move the end of a stage out of the one that holds it.
         first, last = ends.get(parent, (start, done))
         begin = min(max(start + _ns(stage.start_s), first), last)
         end = min(max(start + _ns(stage.start_s + stage.duration_s), begin), last)
@@ -124,7 +121,7 @@ def _chunk(chunk: Chunk, title: str, kind: str, offset: int) -> Iterator[Event]:
 
 
 def _waiting(chunks: Sequence[Chunk], offset: int) -> Iterator[Event]:
-    """How many chunks wait, each time that number changes."""
+    """The number of chunks that wait, each time it changes."""
     waited = [chunk for chunk in chunks if _ns(chunk.start_s) > _ns(chunk.due_s)]
     changes = [(_ns(chunk.due_s), 1) for chunk in waited] + [(_ns(chunk.start_s), -1) for chunk in waited]
     waiting = 0

@@ -1,25 +1,83 @@
-"""Streams through one engine, inside its own fresh process: load, warm-up, then one utterance at a time."""
+"""Streams through one engine: in its own process one utterance at a time, and out here their pieces, round by round."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 from stopwav.engines.protocol import Session, StreamingEngine
 from stopwav.engines.registry import make_streaming
 from stopwav.errors import Caution, StopwavError
-from stopwav.measure.clock import WallClock
+from stopwav.measure.clock import Pace, PacedCall, WallClock, feed
 from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
-from stopwav.measure.pacer import Pace, PacedCall, feed
 from stopwav.measure.plan import Plan
-from stopwav.measure.sampler import warm_up
-from stopwav.measure.worker import describe_error, is_out_of_memory
+from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
+from stopwav.measure.sampler import MAX_WARMUP_S, warm_up
+from stopwav.record import Piece, Record
 from stopwav.speech.audio import Audio, load
-from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Chunk, Hypothesis, Stage, Trace
+from stopwav.speech.utterance import Utterance
+from stopwav.studies.corpus_header import duration_s
+from stopwav.studies.latency.spec import LatencySpec
+from stopwav.studies.worker import Worker, outcome_to_piece
+
+
+class EngineRound:
+    """One engine in one round: asks its worker for what the record does not have yet, and appends the pieces."""
+
+    def __init__(self, name: str, engine: str, index: int, spec: LatencySpec, plan: Plan, record: Record) -> None:
+        self._name, self._index = name, index
+        self._spec, self._plan, self._record = spec, plan, record
+        self._worker = Worker(StreamRunner, (engine, spec.chunk_ms))
+
+    def stream(self, utterance: Utterance) -> None:
+        """Stream one utterance, unless that was done before."""
+        key = ("stream", self._index, self._name, utterance.id)
+        if key in self._record:
+            return
+        outcome = self._stream(utterance)
+        data = dict(outcome.value) if isinstance(outcome.value, dict) else {}
+        failure = data.pop("failure", "")
+        if failure:
+            outcome = replace(outcome, status="error", message=failure)
+        self._record.append(outcome_to_piece(key, outcome, data))
+
+    def measure_memory(self, longest: Utterance) -> None:
+        """Measure the peak memory of streaming the longest utterance, where the process is still alive."""
+        key = ("memory", self._index, self._name)
+        if self._worker.warm and key not in self._record:
+            outcome = self._worker.call("peak_memory", longest, time_limit_s=self._spec.time_limit_s)
+            self._record.append(outcome_to_piece(key, outcome))
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
+
+    def _stream(self, utterance: Utterance) -> Outcome:
+        if not self._worker.warm:
+            outcome = self._warm_up(utterance)
+            if not self._worker.warm:
+                return outcome
+        paced_s = duration_s(utterance) if self._spec.pace != "virtual" else 0.0
+        limit_s = self._spec.time_limit_s + paced_s
+        return self._worker.call("stream", utterance, self._spec.pace, time_limit_s=limit_s)
+
+    def _warm_up(self, utterance: Utterance) -> Outcome:
+        """The first stream of the process, which is kept apart, and the warm-up where it completed."""
+        limit_s = self._spec.time_limit_s
+        first = self._worker.call("stream", utterance, "virtual", time_limit_s=limit_s)
+        if not first.ok or first.value["failure"]:
+            return first
+        outcome = self._worker.call("warm_up", utterance, self._plan, time_limit_s=MAX_WARMUP_S + limit_s)
+        if outcome.ok:
+            self._worker.warm = True
+            attempt = sum(piece.key[:3] == ["load", self._index, self._name] for piece in self._record.pieces)
+            data = {**outcome.value, "first": first.value["trace"]}
+            self._record.append(Piece(key=["load", self._index, self._name, attempt], status="ok", data=data))
+        return outcome
 
 
 class StreamRunner:
@@ -37,9 +95,9 @@ class StreamRunner:
             raise StopwavError(f"engine {engine!r}: chunk_s={info.chunk_s} and sample_rate_hz must be above 0")
 
     def stream(self, utterance: Utterance, pace: Pace) -> dict[str, Any]:
-        """The trace of one stream and, where the engine failed in it, the chunk and the reason."""
+        """Return the trace of one stream and, where the engine failed in it, the chunk and the reason."""
         audio = self._load(utterance)
-        # The harness's own litter is swept before the stream, not inside one of its chunks.
+        # Collect our own garbage before the stream, not during one of its chunks.
         gc.collect()
         chunks: list[Chunk] = []
         failure = ""
@@ -54,22 +112,22 @@ class StreamRunner:
         return {"trace": trace.to_json(), "failure": failure}
 
     def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
-        """What the engine is, what loading it took, and what each warm-up stream took."""
+        """Warm the engine up, and return its description, its load time and the time of each warm-up stream."""
         audio = self._load(utterance)
         warmup_s: tuple[float, ...] = ()
         try:
-            warmup_s, cautions = warm_up(lambda: self._drain(audio), self._clock, plan)
+            warmup_s, warnings = warm_up(lambda: self._drain(audio), self._clock, plan)
         except Exception as error:  # an engine that raises now and then is measured all the same
-            cautions = (Caution("not-warm", f"the warm-up failed: {describe_error(error)}"),)
+            warnings = (Caution("not-warm", f"the warm-up failed: {describe_error(error)}"),)
         return {
             "engine": self._engine.info.to_json(),
             "load_s": self._load_s,
             "warmup_s": list(warmup_s),
-            "cautions": [[caution.code, caution.message] for caution in cautions],
+            "cautions": [[warning.code, warning.message] for warning in warnings],
         }
 
     def peak_memory(self, utterance: Utterance) -> dict[str, Any]:
-        """The host peak of one stream, in a pass of its own, over what was resident once the engine was loaded."""
+        """Return the host peak of one stream, in a pass of its own, and the memory of the loaded engine before it."""
         audio = self._load(utterance)
         return asdict(measure_host_peak(lambda: self._drain(audio), self._loaded_bytes))
 
@@ -85,7 +143,7 @@ class StreamRunner:
 
     def _calls(self, session: Session, audio: Audio, size: int) -> Iterator[Callable[[], object]]:
         for start in range(0, len(audio.samples), size):
-            # A copy: an engine that keeps or changes what it is given must not reach the next run's audio.
+            # A copy: an engine that keeps or changes its input must not reach the audio of the next stream.
             yield partial(session.push, audio.samples[start : start + size].copy())
         yield session.finish
 
@@ -106,7 +164,7 @@ def _chunk(call: PacedCall) -> Chunk:
 
 
 def _texts(returned: object) -> tuple[str, ...]:
-    """The texts an engine returned, or a clear word on what it should have."""
+    """The texts that an engine returned; an error where it returned something else."""
     items = returned if isinstance(returned, (list, tuple)) else [returned]
     texts = []
     for item in items:

@@ -1,4 +1,4 @@
-"""What the page of a latency run draws: bins, quantiles, means and one timeline an utterance, as plain values.
+"""The data of charts and timelines of a latency run: bins, quantiles, means and one timeline per utterance.
 
 Everything is an aggregate or a sample drawn by a fixed rule, so that the page of a large corpus stays small and the
 same run always gives the same page. Times are milliseconds where the name says so, else seconds.
@@ -16,37 +16,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
-from stopwav.record import Piece, Record
+from stopwav.record import Piece
 from stopwav.speech.audio import load
-from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Chunk
 from stopwav.speech.latency import WATERFALL, stage_seconds
+from stopwav.speech.utterance import Utterance
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
-from stopwav.studies.latency.results import Stream, streams_of
-from stopwav.studies.untrained import is_untrained
+from stopwav.studies.latency.metrics import Stream, streams_of
+from stopwav.studies.latency.results import is_untrained
+from stopwav.studies.study import StudyRun
 
 # Bars of a histogram: narrower than a P50 mark's label, wide enough that 100 chunks still show a shape.
 BINS = 40
 # Corners of an ECDF: more than the pixels of a small chart can tell apart.
 ECDF_CORNERS = 120
-# A microsecond: about what a stage's clock resolves. A logarithmic axis needs some end; shorter times stand there.
+# A microsecond: about the resolution of a stage's clock. A logarithmic axis has an end; shorter times are drawn there.
 FLOOR_MS = 1e-3
 # Dots of the scatter, over all engines: enough to see the cloud, few enough to draw in an instant.
 MOST_POINTS = 1200
-# Groups along the utterance; with fewer words than this a group's quartiles say nothing.
+# Groups along the utterance; the quartiles of fewer words than this say nothing.
 POSITION_GROUPS, FEWEST_IN_GROUP = 12, 8
-# Columns of a waveform, as many as a wide screen shows; fewer for a large corpus, where they would fill the page.
+# Columns of a waveform: as many as a wide screen shows; fewer for a large corpus, where they would fill the page.
 ENVELOPE_COLUMNS, ENVELOPE_COLUMNS_MANY, MANY_UTTERANCES = 400, 160, 200
 # Rate at which audio is read for its outline: that of most corpora, so that nothing is resampled.
 ENVELOPE_RATE_HZ = 16_000
-# Decoding an hour of audio takes some seconds; a report should not take minutes for outlines nobody opens.
+# Decoding an hour of audio takes some seconds; a report should not take minutes for waveforms that nobody opens.
 ENVELOPE_LIMIT_S = 3600.0
 ENVELOPE_LEVELS = 64
+_TOO_MUCH = "no waveform: only the first hour of a corpus is read for waveforms"
 
 
-def latency_view(record: Record) -> dict[str, Any]:
-    """What the charts and timelines of a latency run show, as values that JSON can hold."""
+def latency_view(run: StudyRun) -> dict[str, Any]:
+    """Return what the charts and timelines of a latency run show, as values that JSON can hold."""
+    record = run.record
     utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
     names = engine_names(record.header.spec["engines"])
     by_engine: dict[str, list[Piece]] = {name: [] for name in names}
@@ -67,32 +70,32 @@ def latency_view(record: Record) -> dict[str, Any]:
 
 
 def _distributions(streams: Mapping[str, Sequence[Stream]]) -> list[dict[str, Any]]:
-    """One entry per quantity and engine, the quantities in the order in which a chunk meets them."""
-    samples = {name: _chunk_samples(many) for name, many in streams.items()}
-    found = []
-    for quantity in dict.fromkeys(key for one in samples.values() for key in one):
-        values = {name: one[quantity] for name, one in samples.items() if quantity in one}
+    """One entry per quantity and engine, the quantities in the order in which they occur in a chunk."""
+    samples = {name: _chunk_samples(own) for name, own in streams.items()}
+    entries = []
+    for quantity in dict.fromkeys(quantity for by_quantity in samples.values() for quantity in by_quantity):
+        values = {name: by_quantity[quantity] for name, by_quantity in samples.items() if quantity in by_quantity}
         if any(np.any(array > FLOOR_MS) for array in values.values()):
             edges = _edges(values.values())
-            found += [{"quantity": quantity, "engine": name, **_spread(a, edges)} for name, a in values.items()]
-    return found
+            entries += [{"quantity": quantity, "engine": name, **_spread(a, edges)} for name, a in values.items()]
+    return entries
 
 
 def _chunk_samples(streams: Sequence[Stream]) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds of every chunk that brought audio, per quantity: lag, queue, service, then the stages."""
+    """Milliseconds of every chunk with audio, by quantity: latency, queue, compute, then the stages."""
     chunks = [chunk for stream in streams for chunk in stream.trace.chunks[:-1]]
     if not chunks:
         return {}
-    plain: dict[str, Callable[[Chunk], float]] = {
+    times: dict[str, Callable[[Chunk], float]] = {
         "chunk_lag": lambda chunk: chunk.lag_s,
         "queue": lambda chunk: chunk.queue_s,
         "service": lambda chunk: chunk.service_s,
     }
-    found = {name: np.array([1e3 * value(chunk) for chunk in chunks]) for name, value in plain.items()}
+    samples = {name: np.array([1e3 * time_s(chunk) for chunk in chunks]) for name, time_s in times.items()}
     stages = [stage_seconds(chunk) for chunk in chunks]
-    for path in dict.fromkeys(path for one in stages for path in one):
-        found[path] = np.array([1e3 * one.get(path, 0.0) for one in stages])
-    return found
+    for path in dict.fromkeys(path for seconds in stages for path in seconds):
+        samples[path] = np.array([1e3 * seconds.get(path, 0.0) for seconds in stages])
+    return samples
 
 
 def _edges(samples: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -106,7 +109,7 @@ def _edges(samples: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def _spread(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
-    """Bins, ECDF and the percentiles that the sample can carry; what is shorter than the axis stands at its end."""
+    """Bins, ECDF and the percentiles that the sample supports; what is shorter than the axis is put at its end."""
     clipped = np.clip(values, edges[0], edges[-1])
     counts, _ = np.histogram(clipped, edges)
     ordered = np.sort(clipped)
@@ -130,17 +133,17 @@ def _waterfall(name: str, streams: Sequence[Stream]) -> list[dict[str, Any]]:
     parts = [delay.waterfall for stream in streams for delay in stream.delays if delay.waterfall is not None]
     if not parts:
         return []
-    means = {part: 1e3 * sum(one[part] for one in parts) / len(parts) for part in WATERFALL}
+    means = {part: 1e3 * sum(waterfall[part] for waterfall in parts) / len(parts) for part in WATERFALL}
     return [{"engine": name, "part": part, "mean_ms": _short(mean), "n": len(parts)} for part, mean in means.items()]
 
 
 def _positions(streams: Mapping[str, Sequence[Stream]]) -> dict[str, Any]:
     """Word latency against the moment the word ends: quartiles in groups of equal length, and a sample of the words."""
-    words = {name: _latencies(many) for name, many in streams.items()}
+    words = {name: _latencies(own) for name, own in streams.items()}
     longest_s = max((float(array[:, 0].max()) for array in words.values() if array.size), default=0.0)
     step_s = longest_s / POSITION_GROUPS or 1.0
     total = sum(len(array) for array in words.values())
-    # Every k-th word in order of position: no seed, no clumps, the same dots each time.
+    # Every k-th word in order of position: no seed, no clusters, the same dots each time.
     stride = max(1, math.ceil(total / MOST_POINTS))
     return {
         "total": total,
@@ -162,39 +165,39 @@ def _latencies(streams: Sequence[Stream]) -> NDArray[np.float64]:
 
 
 def _groups(name: str, words: NDArray[np.float64], step_s: float) -> list[dict[str, Any]]:
-    found = []
+    groups = []
     for index in range(POSITION_GROUPS):
-        # The last group holds its upper end, where the last word stands.
+        # The last group includes its upper end, where the last word is.
         above = words[:, 0] < (index + 1) * step_s if index < POSITION_GROUPS - 1 else True
         inside = words[(words[:, 0] >= index * step_s) & above, 1]
         if inside.size >= FEWEST_IN_GROUP:
             quartiles = {f"p{round(100 * p)}_s": _short(nearest_rank(inside, p)) for p in (0.25, 0.5, 0.75)}
-            found.append({"engine": name, "at_s": _short((index + 0.5) * step_s), "n": int(inside.size), **quartiles})
-    return found
+            groups.append({"engine": name, "at_s": _short((index + 0.5) * step_s), "n": int(inside.size), **quartiles})
+    return groups
 
 
 def _timelines(
     utterances: Mapping[str, Utterance], streams: Mapping[str, Sequence[Stream]], pieces: Mapping[str, Sequence[Piece]]
 ) -> list[dict[str, Any]]:
-    """One timeline an utterance: of each engine the first round that went well, or else how it failed."""
+    """One timeline per utterance: of each engine the first round that completed, or else how it failed."""
     first: dict[str, dict[str, Stream]] = {name: {} for name in streams}
-    for name, many in streams.items():
-        for stream in many:
+    for name, own in streams.items():
+        for stream in own:
             first[name].setdefault(stream.utterance.id, stream)
     failed = {
-        name: {str(piece.key[3]): piece for piece in many if piece.key[0] == "stream" and piece.status != "ok"}
-        for name, many in pieces.items()
+        name: {str(piece.key[3]): piece for piece in own if piece.key[0] == "stream" and piece.status != "ok"}
+        for name, own in pieces.items()
     }
     columns = ENVELOPE_COLUMNS if len(utterances) <= MANY_UTTERANCES else ENVELOPE_COLUMNS_MANY
     read_s = 0.0
-    found = []
+    timelines = []
     for key, utterance in sorted(utterances.items()):
         lanes = [_lane(name, first[name].get(key), failed[name].get(key)) for name in streams]
         audio_s = max((lane["audio_s"] for lane in lanes), default=0.0)
         read_s += audio_s
         envelope, note = _envelope(utterance, columns) if read_s <= ENVELOPE_LIMIT_S else (None, _TOO_MUCH)
         words = [[word.text, _short(word.start_s), _short(word.end_s)] for word in utterance.words]
-        found.append(
+        timelines.append(
             {
                 "id": key,
                 "text": utterance.text,
@@ -205,10 +208,7 @@ def _timelines(
                 "lanes": lanes,
             }
         )
-    return found
-
-
-_TOO_MUCH = "no waveform: only the first hour of a corpus is read for its outlines"
+    return timelines
 
 
 def _lane(name: str, stream: Stream | None, failed: Piece | None) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def _lane(name: str, stream: Stream | None, failed: Piece | None) -> dict[str, A
 
 
 def _envelope(utterance: Utterance, columns: int) -> tuple[list[int] | None, str]:
-    """The outline of the audio, its peak per column in 64 levels of the loudest, or why there is none."""
+    """The waveform of the audio: the peak of each column in 64 levels, or why there is none."""
     try:
         audio = load(Path(utterance.path), ENVELOPE_RATE_HZ, utterance.start_s, utterance.end_s)
     except (StopwavError, OSError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stopwav.studies.loss.check import problems
 from stopwav.studies.loss.definitions import DEFINITIONS
 from stopwav.studies.loss.document import loss_document
 from stopwav.studies.loss.results import loss_results
@@ -21,5 +22,6 @@ STUDY = Study(
     definitions=DEFINITIONS,
     example={"losses": ["torch"]},
     verb=VERB,
+    problems=problems,
     failure_codes=("loss-",),
 )

@@ -8,15 +8,13 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart
-from stopwav.report.chart_scales import chart_of, colour, dash, engine_keys, shape, spec_of
-from stopwav.report.numbers import format_bytes, format_interval
+from stopwav.report.chart import Chart, chart_of, colour, dash, engine_keys, shape, spec_of
 from stopwav.report.palette import ink
-from stopwav.report.plain import plain
+from stopwav.report.text import format_bytes, format_interval, plain
 from stopwav.studies.loss.document import by_setting, peak_metric, setting_text
 from stopwav.studies.study import StudyRun
 
-# A bar holds its name with room to spare.
+# Room for a bar and its name.
 ROW_HEIGHT = 34
 CHART_HEIGHT = 300
 
@@ -24,32 +22,32 @@ CHART_HEIGHT = 300
 def loss_charts(run: StudyRun) -> dict[str, Chart]:
     """Return the charts by name, in the order in which a page shows them."""
     results = run.results
-    groups = [[one for one in group if one.metrics] for group in by_setting(results)]
-    names = list(dict.fromkeys(_name(one) for one in results))
+    groups = [[result for result in group if result.metrics] for group in by_setting(results)]
+    names = list(dict.fromkeys(_name(result) for result in results))
     charts: dict[str, Chart] = {}
     for number, group in enumerate((group for group in groups if group), start=1):
         suffix = f"-{number}" if len(groups) > 1 else ""
         charts[f"time{suffix}"] = _bars(group, names)
         if _points(group):
             charts[f"memory{suffix}"] = _time_against_memory(group, names)
-    measured = [one for group in groups for one in group]
+    measured = [result for group in groups for result in group]
     for metric, title in (("batch_size", "batch size"), ("vocab", "vocabulary")):
-        if len({one.params[metric] for one in measured}) > 1:
+        if len({result.params[metric] for result in measured}) > 1:
             charts[f"over-{metric.replace('_', '-')}"] = _curves(measured, names, metric, title)
     return charts
 
 
-def _name(one: Result) -> str:
-    return plain(str(one.params["loss"]), 40)
+def _name(result: Result) -> str:
+    return plain(str(result.params["loss"]), 40)
 
 
 def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
     rows = []
-    for one in group:
-        step = one.metrics["step_time"]
+    for result in group:
+        step = result.metrics["step_time"]
         value = step.value or 0.0
         low, high = (value if end is None else end for end in (step.low, step.high))
-        rows.append({"engine": _name(one), "ms": 1e3 * value, "low": 1e3 * low, "high": 1e3 * high})
+        rows.append({"engine": _name(result), "ms": 1e3 * value, "low": 1e3 * low, "high": 1e3 * high})
     shown = [str(row["engine"]) for row in rows]
     y = alt.Y("engine:N", sort=shown, title=None, axis=alt.Axis(labelLimit=200, grid=False))
     tooltip = [alt.Tooltip("engine:N", title="loss"), alt.Tooltip("ms:Q", title="ms", format=".3~g")]
@@ -64,8 +62,8 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
         )
     )
     whiskers = chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x="low:Q", x2="high:Q", y=y)
-    told = "; ".join(f"{_name(one)} {format_interval(one.metrics['step_time'], 1e3)} ms" for one in group)
-    about = f"Joiner, loss and backward of one batch, mean over batches; whiskers: 95 % interval. {told}."
+    values = "; ".join(f"{_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group)
+    about = f"Joiner, loss and backward of one batch, mean over batches; whiskers: 95 % confidence interval. {values}."
     spec = spec_of(alt.layer(bars, whiskers), ROW_HEIGHT * len(rows) + 20)
     return Chart(f"Step time: {setting_text(group[0])}", spec, about)
 
@@ -73,10 +71,10 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
 def _points(group: Sequence[Result]) -> list[dict[str, Any]]:
     metric = peak_metric(group)
     return [
-        {"engine": _name(one), "ms": 1e3 * (one.metrics["step_time"].value or 0.0), "mb": peak / 1e6}
-        for one in group
-        # A peak that is lost in what the process held before has no place on a logarithmic axis.
-        if (peak := one.metrics[metric].value) is not None and peak > 0
+        {"engine": _name(result), "ms": 1e3 * (result.metrics["step_time"].value or 0.0), "mb": peak / 1e6}
+        for result in group
+        # A peak below what the process held before has no place on a logarithmic axis.
+        if (peak := result.metrics[metric].value) is not None and peak > 0
     ]
 
 
@@ -85,7 +83,9 @@ def _time_against_memory(group: Sequence[Result], names: Sequence[str]) -> Chart
     shown = [str(row["engine"]) for row in rows]
     scale = alt.Scale(type="log", nice=True, padding=16)
     base = chart_of(rows).encode(
-        x=alt.X("mb:Q", scale=scale, title="peak memory over the inputs, MB", axis=alt.Axis(format="~g", tickCount=6)),
+        x=alt.X(
+            "mb:Q", scale=scale, title="peak memory, excluding inputs, MB", axis=alt.Axis(format="~g", tickCount=6)
+        ),
         y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format="~g", tickCount=6)),
     )
     points = base.mark_point(filled=True, size=110, opacity=1).encode(
@@ -98,20 +98,20 @@ def _time_against_memory(group: Sequence[Result], names: Sequence[str]) -> Chart
         ],
     )
     labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text="engine:N")
-    told = "; ".join(f"{row['engine']} {row['ms']:.3g} ms, {format_bytes(1e6 * row['mb'])}" for row in rows)
-    about = f"The nearer to the lower left corner the better; both axes logarithmic. {told}."
+    values = "; ".join(f"{row['engine']} {row['ms']:.3g} ms, {format_bytes(1e6 * row['mb'])}" for row in rows)
+    about = f"The nearer to the lower left corner the better; both axes logarithmic. {values}."
     title = f"Time against memory: {setting_text(group[0])}"
     return Chart(title, spec_of(alt.layer(points, labels), CHART_HEIGHT), about, engine_keys(names, shown))
 
 
 def _curves(measured: Sequence[Result], names: Sequence[str], param: str, title: str) -> Chart:
-    """Time over what was varied, with the other setting at its smallest."""
+    """Time over the setting that was varied, with the other setting at its smallest."""
     other = "vocab" if param == "batch_size" else "batch_size"
-    smallest = min(int(str(one.params[other] or 0)) for one in measured)
+    smallest = min(int(str(result.params[other] or 0)) for result in measured)
     rows = [
-        {"engine": _name(one), "x": one.params[param], "ms": 1e3 * (one.metrics["step_time"].value or 0.0)}
-        for one in measured
-        if (one.params[other] or 0) == smallest
+        {"engine": _name(result), "x": result.params[param], "ms": 1e3 * (result.metrics["step_time"].value or 0.0)}
+        for result in measured
+        if (result.params[other] or 0) == smallest
     ]
     shown = list(dict.fromkeys(str(row["engine"]) for row in rows))
     ticks = alt.Axis(grid=False, format="~g", values=sorted({int(str(row["x"])) for row in rows}))

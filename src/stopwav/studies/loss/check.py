@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch, padded_logits
+from stopwav.record import Piece
 from stopwav.speech.batches import Batch
-from stopwav.studies.loss.loss_step import StepPlace, inputs_of, prepare
+from stopwav.studies.loss.loss_step import LossSetup, load_loss, loss_setup, make_inputs
+from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.worker import Worker, outcome_to_piece
 
 # Lengths that differ a little, and lengths that differ a lot; with one token where the batch has twelve.
 BATCHES = (Batch((9, 6, 4), (5, 3, 2)), Batch((30, 3), (12, 1)))
@@ -17,96 +21,134 @@ BATCHES = (Batch((9, 6, 4), (5, 3, 2)), Batch((30, 3), (12, 1)))
 PRUNED_BATCH = Batch((60, 40), (20, 14))
 # Few symbols and dimensions: rounding hides nothing, and the oracle takes no time.
 VOCAB, DIM = 17, 16
-# How far, relative to the largest entry, a right implementation may be off by rounding in each precision. Whatever is
-# wrong about one (a length, an index, a missing term) moves it by tens of percent.
+# The largest relative error, to the largest entry, that rounding explains in each precision. Whatever is wrong with a
+# loss (a length, an index, a missing term) moves it by tens of percent.
 TOLERANCES = {"float64": 1e-7, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "bfloat16": 1e-1}
+# JSON has no infinity: an infinite error is written as the largest number there is.
+LARGEST = 1e308
+
+
+def check_loss(spec: LossSpec, name: str) -> Piece:
+    """Return the piece that says why a loss cannot take part, or how it compares with the oracle."""
+    code, reason = _absence(spec, name)
+    if reason:
+        return Piece(key=["absent", name], status="skipped", message=reason, data={"code": code})
+    arguments = (loss_setup(spec, name, spec.vocab[0]), spec.seed)
+    with Worker(LossCheck, arguments, "loss", spec.time_limit_s) as worker:
+        outcome = worker.call("run", time_limit_s=spec.time_limit_s)
+    return outcome_to_piece(["check", name], outcome)
+
+
+def problems(spec: LossSpec) -> Iterator[tuple[str, str]]:
+    """Yield the losses of a run that are unknown or missing, each as the setting that names it and the reason."""
+    from stopwav.losses.registry import check_name
+
+    for name in spec.losses:
+        try:
+            reason = check_name(name)
+        except StopwavError as error:
+            yield "losses", str(error)
+        else:
+            if reason:
+                yield "losses", f"loss {name!r} {reason}"
+
+
+def _absence(spec: LossSpec, name: str) -> tuple[str, str]:
+    """Return why a loss cannot take part, as the code and message of a warning; an empty message where it can."""
+    from stopwav.losses.registry import BUILT_IN, check_name, split_name
+
+    listed = next((listed for listed in BUILT_IN if listed.name == split_name(name)[0]), None)
+    kind = spec.device.partition(":")[0]
+    if listed is not None and kind not in listed.needs.devices:
+        return "loss-device", f"runs on {' and '.join(listed.needs.devices)} only, and this is {spec.device}"
+    return "loss-missing", check_name(name)
 
 
 class LossCheck:
-    """Inside its fresh process: a loss beside the oracle."""
+    """Inside its worker: a loss next to the oracle."""
 
-    def __init__(self, place: StepPlace, seed: int) -> None:
-        self._place = replace(place, vocab=VOCAB, dim=DIM, blank=min(place.blank, VOCAB - 1))
+    def __init__(self, setup: LossSetup, seed: int) -> None:
+        self._setup = replace(setup, vocab=VOCAB, dim=DIM, blank=min(setup.blank, VOCAB - 1))
         self._seed = seed
-        self._contender = prepare(self._place)
+        self._loss = load_loss(self._setup)
 
     def run(self) -> dict[str, Any]:
-        """The largest deviation of the value and of each gradient, whether two runs agree, and what pruning costs."""
+        """Return the largest error of the value and of each gradient, whether two runs agree, and the pruning gap."""
         import torch
 
         # On a CPU PyTorch's first tanh may be off by 9e-5 where several threads share it: the loss is not to blame.
         torch.tanh(torch.rand(4096))
-        found: dict[str, float] = {}
-        same = True
+        largest: dict[str, float] = {}
+        deterministic = True
         for index, batch in enumerate(BATCHES):
-            deviations, repeats = self._compare(batch, self._seed + index)
-            same = same and repeats
-            for name, value in deviations.items():
-                found[name] = max(found.get(name, 0.0), value)
+            errors, repeats = self._compare(batch, self._seed + index)
+            deterministic = deterministic and repeats
+            for name, error in errors.items():
+                largest[name] = max(largest.get(name, 0.0), error)
         return {
-            "deviations": found,
-            "deterministic": same,
-            "gap": self._gap(),
-            "version": self._contender.version,
+            "deviations": {name: min(error, LARGEST) for name, error in largest.items()},
+            "deterministic": deterministic,
+            "gap": self._pruning_gap(),
+            "version": self._loss.version,
             "precision": self._precision(),
         }
 
     def _precision(self) -> str:
         """The precision by whose rounding the loss is judged: float32 where it takes no more."""
-        asked = self._place.precision
-        return "float32" if asked == "float64" and asked not in self._contender.needs.dtypes else asked
+        asked = self._setup.precision
+        return "float32" if asked == "float64" and asked not in self._loss.needs.dtypes else asked
 
     def _compare(self, batch: Batch, seed: int) -> tuple[dict[str, float], bool]:
         value, gradients = self._evaluate(batch, seed)
-        again, gradients_again = self._evaluate(batch, seed)
-        truth, truths = _oracle(self._place, batch, seed)
+        value_again, gradients_again = self._evaluate(batch, seed)
+        true_value, true_gradients = _oracle(self._setup, batch, seed)
         if value.numel() == 1:  # an implementation that gives the sum alone
-            truth = truth.sum().reshape(1)
-        deviations = {"value": float(((value.reshape(-1) - truth) / truth).abs().max())}
+            true_value = true_value.sum().reshape(1)
+        errors = {"value": float(((value.reshape(-1) - true_value) / true_value).abs().max())}
         for name, gradient in gradients.items():
-            deviations[name] = float((gradient - truths[name]).abs().max() / truths[name].abs().max())
-        repeats = bool((value == again).all()) and all(
+            truth = true_gradients[name]
+            errors[name] = float((gradient - truth).abs().max() / truth.abs().max())
+        repeats = bool((value == value_again).all()) and all(
             bool((gradients[name] == gradients_again[name]).all()) for name in gradients
         )
         # What is not a number is as wrong as can be, and `max` would lose it.
-        return {name: one if one == one else float("inf") for name, one in deviations.items()}, repeats
+        return {name: error if error == error else float("inf") for name, error in errors.items()}, repeats
 
     def _evaluate(self, batch: Batch, seed: int) -> tuple[Any, dict[str, Any]]:
-        inputs = inputs_of(self._place, self._contender, batch, seed)
-        return _value_and_gradients(self._contender, inputs)
+        return _value_and_gradients(self._loss, make_inputs(self._setup, self._loss, batch, seed))
 
-    def _gap(self) -> float | None:
-        """By how much the pruned loss is above the one it approximates, of which it leaves out paths."""
-        if self._contender.pruned is None:
+    def _pruning_gap(self) -> float | None:
+        """By how much a pruned loss is above the one it approximates, of which it leaves out paths."""
+        if self._loss.pruned is None:
             return None
-        inputs = inputs_of(self._place, self._contender, PRUNED_BATCH, self._seed)
-        pruned = float(self._contender.pruned(inputs).detach().double().sum())
-        truth, _ = _oracle(self._place, PRUNED_BATCH, self._seed)
-        return pruned / float(truth.sum()) - 1
+        inputs = make_inputs(self._setup, self._loss, PRUNED_BATCH, self._seed)
+        pruned = float(self._loss.pruned(inputs).detach().double().sum())
+        exact, _ = _oracle(self._setup, PRUNED_BATCH, self._seed)
+        return pruned / float(exact.sum()) - 1
 
 
-def is_right(found: Mapping[str, Any]) -> bool:
-    """Whether value and gradients are those of the oracle but for rounding, by what a check found."""
-    return all(value <= TOLERANCES[found["precision"]] for value in found["deviations"].values())
+def is_right(check: Mapping[str, Any]) -> bool:
+    """Return whether value and gradients are those of the oracle but for rounding, by the data of a check."""
+    return all(error <= TOLERANCES[check["precision"]] for error in check["deviations"].values())
 
 
-def _value_and_gradients(contender: Implementation, inputs: JoinerBatch) -> tuple[Any, dict[str, Any]]:
-    losses = (contender.unpruned or contender.losses)(inputs)
+def _value_and_gradients(loss: Implementation, inputs: JoinerBatch) -> tuple[Any, dict[str, Any]]:
+    losses = (loss.unpruned or loss.losses)(inputs)
     losses.sum().backward()
     gradients = {name: leaf.grad.detach().double().cpu() for name, leaf in inputs.leaves.items()}
     return losses.detach().double().cpu(), gradients
 
 
-def _oracle(place: StepPlace, batch: Batch, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The truth, from the same numbers in float64 on the host."""
+def _oracle(setup: LossSetup, batch: Batch, seed: int) -> tuple[Any, dict[str, Any]]:
+    """The true value and gradients, from the same numbers in float64 on the host."""
     from stopwav.losses.oracle import oracle_loss
 
     inputs = make_joiner_batch(
         batch.frames,
         batch.tokens,
-        vocab=place.vocab,
-        dim=place.dim,
-        blank=place.blank,
+        vocab=setup.vocab,
+        dim=setup.dim,
+        blank=setup.blank,
         precision="float64",
         seed=seed,
     )

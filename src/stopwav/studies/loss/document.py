@@ -7,8 +7,7 @@ from typing import Any
 
 from stopwav.record import Result
 from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
-from stopwav.report.numbers import DASH, format_bytes, format_interval, format_value
-from stopwav.report.plain import plain
+from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.studies.study import StudyRun
 
 WRONG = "✗"
@@ -28,11 +27,11 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
     results, spec = run.results, run.record.header.spec
     groups = by_setting(results)
     marks = {rank_text(result) for result in results}
-    legend = tuple(Note(text, quiet=False) for mark, text in _LEGEND.items() if mark in marks)
+    legend = tuple(Note(text) for mark, text in _LEGEND.items() if mark in marks)
     tables = tuple(block for group in groups for block in _table(group))
     note = Note(
-        "Peak memory, excluding inputs; in square brackets: 95 % confidence interval over batches, or over rounds where "
-        "there are fewer than three.",
+        "Peak memory, excluding inputs; in square brackets: 95 % confidence interval over batches, or over rounds "
+        "where there are fewer than three.",
         media=PAGE,
     )
     return Document(
@@ -96,7 +95,7 @@ def _settings_line(result: Result) -> str:
 def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     largest = any("largest_batch" in result.metrics for result in group)
     headings = ["step, ms", "forward", "backward", "peak memory", "max relative error"]
-    columns = [Column("rank"), Column("loss", "left", fold=True), *map(Column, headings)]
+    columns = [Column("rank", "left"), Column("loss", "left", fold=True), *map(Column, headings)]
     if largest:
         columns.append(Column("largest batch"))
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
@@ -128,9 +127,9 @@ def _padding_text(result: Result) -> str:
     efficiency = result.metrics["padding_efficiency"].value if result.metrics else None
     padding = "" if efficiency is None else f"; {1 / efficiency:.2f}× padding (efficiency {efficiency:.2f})"
     return (
-        f"{params['utterances']:,} of {params['corpus_utterances']:,} utterances of {plain(str(params['shapes']), 60)}, "
-        f"T {first} to {last}: from {low:.1%} to {high:.1%} of its lengths{padding}; "
-        f"whole corpus {params['corpus_padding_efficiency']:.2f}"
+        f"{params['utterances']:,} of {params['corpus_utterances']:,} utterances of "
+        f"{plain(str(params['shapes']), 60)}, T {first} to {last}: from {low:.1%} to {high:.1%} of its lengths"
+        f"{padding}; whole corpus {params['corpus_padding_efficiency']:.2f}"
     )
 
 

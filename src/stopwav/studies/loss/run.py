@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from stopwav.measure.process import FreshProcess
 from stopwav.measure.rounds import alternating_order
-from stopwav.record import Header, Piece, Record
-from stopwav.studies.loss.check import LossCheck
-from stopwav.studies.loss.loss_step import place_of
-from stopwav.studies.loss.setting import Fed, batch_seed, corpus_of, fed_of
-from stopwav.studies.loss.spec import LossSpec, check_settings, plan_of
-from stopwav.studies.loss.turn import Turn
+from stopwav.record import Header, Record
+from stopwav.studies.loss.batch_sets import batch_sets, corpus_of
+from stopwav.studies.loss.check import check_loss
+from stopwav.studies.loss.largest_batch import find_largest
+from stopwav.studies.loss.rounds import measure_round
+from stopwav.studies.loss.spec import LossSpec, check_settings
+from stopwav.studies.loss.traces import trace_losses
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import make_header, study_function
 
@@ -34,12 +33,13 @@ def loss(spec: LossSpec) -> Record:
     with open_record("loss", spec, partial(_header, spec), append=spec.profile) as record:
         check_pieces(record)
         if not record.complete:
-            _run(spec, record)
+            _check_losses(spec, record)
+            present = [name for name in spec.losses if ("absent", name) not in record]
+            _measure_rounds(spec, record, present)
+            _find_largest_batches(spec, record, present)
             record.finish()
         if spec.profile:
-            from stopwav.studies.loss.traces import trace_losses
-
-            trace_losses(spec, record, tuple(spec.profile_schedule), spec.report)
+            trace_losses(spec, record)
     return record
 
 
@@ -51,72 +51,25 @@ def _header(spec: LossSpec) -> Header:
     return make_header("loss", spec, corpus=corpus_of(spec))
 
 
-def _run(spec: LossSpec, record: Record) -> None:
-    """Measure what is not in the record yet: every check, then round by round each loss in its turn."""
+def _check_losses(spec: LossSpec, record: Record) -> None:
     for done, name in enumerate(spec.losses):
         spec.report("checking", done, len(spec.losses))
-        _admit(spec, record, name)
-    present = [name for name in spec.losses if ("absent", name) not in record]
-    fed = fed_of(record.header)
-    done, total = 0, spec.rounds * len(present) * sum(len(one.batches) for one in fed)
+        if ("absent", name) not in record and ("check", name) not in record:
+            record.append(check_loss(spec, name))
+
+
+def _measure_rounds(spec: LossSpec, record: Record, losses: list[str]) -> None:
+    sets = batch_sets(record.header)
+    done, total = 0, spec.rounds * len(losses) * sum(len(batch_set.batches) for batch_set in sets)
     for index in range(spec.rounds):
-        for one in fed:
-            for position in alternating_order(len(present), index):
-                _take_turn(spec, record, present[position], one, index)
-                done += len(one.batches)
+        for batch_set in sets:
+            for position in alternating_order(len(losses), index):
+                measure_round(spec, record, losses[position], batch_set, index)
+                done += len(batch_set.batches)
                 spec.report("measuring", done, total)
-    if spec.largest_batch:
-        from stopwav.studies.loss.largest_batch import find_largest
-
-        for done, name in enumerate(present):
-            spec.report("largest batch", done, len(present))
-            find_largest(spec, record, name)
 
 
-def _admit(spec: LossSpec, record: Record, name: str) -> None:
-    """Record why a loss cannot take part, or how it compares with the oracle."""
-    if ("absent", name) in record or ("check", name) in record:
-        return
-    code, why = _absence(spec, name)
-    if why:
-        record.append(Piece(key=["absent", name], status="skipped", message=why, data={"code": code}))
-        return
-    with FreshProcess(LossCheck, place_of(spec, name, spec.vocab[0]), spec.seed) as process:
-        outcome = process.start(spec.time_limit_s)
-        if outcome.ok:
-            outcome = process.call("run", time_limit_s=spec.time_limit_s)
-    record.append(
-        Piece(
-            key=["check", name],
-            status=outcome.status,
-            message=outcome.message,
-            last_words=outcome.last_words,
-            data=_finite(outcome.value) if outcome.ok else {},
-        )
-    )
-
-
-def _absence(spec: LossSpec, name: str) -> tuple[str, str]:
-    """Why a loss cannot take part, as the code of a caution and its message; an empty message where it can."""
-    from stopwav.losses.registry import BUILT_IN, check_name, split_name
-
-    listed = next((one for one in BUILT_IN if one.name == split_name(name)[0]), None)
-    kind = spec.device.partition(":")[0]
-    if listed is not None and kind not in listed.needs.devices:
-        return "loss-device", f"runs on {' and '.join(listed.needs.devices)} only, and this is {spec.device}"
-    return "loss-missing", check_name(name)
-
-
-def _finite(checked: dict[str, Any]) -> dict[str, Any]:
-    """What a check found, as JSON can hold it: an infinite deviation is written as the largest number there is."""
-    largest = 1e308
-    return {**checked, "deviations": {key: min(one, largest) for key, one in checked["deviations"].items()}}
-
-
-def _take_turn(spec: LossSpec, record: Record, name: str, fed: Fed, index: int) -> None:
-    turn = Turn(index, place_of(spec, name, fed.setting.vocab), fed.setting, plan_of(spec), record)
-    try:
-        for number, batch in enumerate(fed.batches):
-            turn.take(number, batch, batch_seed(spec, number))
-    finally:
-        turn.close()
+def _find_largest_batches(spec: LossSpec, record: Record, losses: list[str]) -> None:
+    for done, name in enumerate(losses if spec.largest_batch else []):
+        spec.report("largest batch", done, len(losses))
+        find_largest(spec, record, name)

@@ -31,9 +31,9 @@ class LossSpec(StudySpec):
         Option(
             "Losses, as NAME[,key=value…] or your own as my_loss.py:my_loss; without any, all that are installed.",
             positional=True,
-            metavar="[NAME…]",
+            metavar="NAME",
         ),
-    ] = Field(default=[])
+    ] = Field(default_factory=list)
     shapes: Annotated[
         str, Option("`librispeech`, a file that `stopwav shapes` wrote, or a corpus with --tokenizer.")
     ] = "librispeech"
@@ -45,7 +45,7 @@ class LossSpec(StudySpec):
     )
     # One, or several that are compared; kept in rising order, each once.
     batch_size: Annotated[
-        list[int] | None, Option("Utterances a batch, by default 30; several with commas are compared.")
+        list[int] | None, Option("Utterances per batch, by default 30; several with commas are compared.")
     ] = Field(default=None, min_length=1)
     max_frames: Annotated[int | None, Option("Frames of a batch before padding, in place of --batch-size.")] = Field(
         default=None, gt=0
@@ -55,6 +55,7 @@ class LossSpec(StudySpec):
         Option(
             "Batch utterances of similar length. `--sort columns-independently` sorts frames and tokens separately: "
             "it reproduces the mistake of older tables, whose (T, U) pairs mostly exist in no utterance.",
+            metavar="[ORDER]",
             bare="pairs",
         ),
     ] = False

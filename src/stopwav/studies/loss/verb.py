@@ -1,4 +1,4 @@
-"""What the verb `stopwav loss` does besides measuring: the list of losses, and the operators of profiled ones."""
+"""The verb `stopwav loss` besides measuring: the list of losses, and the operators of profiled ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _after(record: Record, settings: Mapping[str, Any]) -> None:
     if not settings["profile"]:
         return
     from stopwav.profiling.analysis import analyse
-    from stopwav.studies.loss.traces import traces_folder
+    from stopwav.studies.traces import traces_folder
 
     folder = traces_folder(record)
     print(f"stopwav: traces in {folder} (open them at ui.perfetto.dev or chrome://tracing)", file=sys.stderr)

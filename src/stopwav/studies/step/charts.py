@@ -1,61 +1,65 @@
-"""The charts of a step: an icicle of its rows, bars by kind of module, memory over the step, and its layers."""
+"""The charts of a step: an icicle of its rows, bars by class of module, memory over the step, and its layers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
 
+from stopwav.measure.training_step import PHASES
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key
-from stopwav.report.chart_scales import chart_of, spec_of
-from stopwav.report.numbers import format_bytes
+from stopwav.report.chart import Chart, Key, chart_of, spec_of
 from stopwav.report.palette import ink
-from stopwav.report.plain import plain
-from stopwav.report.step_layout import PHASES, Line, StepLayout, arrange_step
+from stopwav.report.text import format_bytes, plain
+from stopwav.studies.step.results import memory_pass
+from stopwav.studies.step.tree import StepTree, TreeRow, members_of
+from stopwav.studies.study import StudyRun
 
 ROW_HEIGHT = 34
 TIMELINE_HEIGHT = 260
-# What a character of a label takes of the width; a box too narrow for three has none.
+# The share of the width that a character of a label takes; a box too narrow for three has none.
 CHARACTER = 0.0115
 FEWEST_CHARACTERS = 3
-# Kinds of module that a chart of bars can hold.
+# Classes of modules that a chart of bars can hold.
 MOST_KINDS = 14
-TIME, MEMORY = "time", "memory held for the backward pass"
+TIME, MEMORY = "time", "saved activations"
 _PHASE_INKS = dict(zip(PHASES, (ink(f"engine-{index}") for index in (4, 0, 3, 1, 2, 6)), strict=True))
 
 
-def step_charts(view: Mapping[str, Any], results: Sequence[Result]) -> dict[str, Chart]:
-    """The charts by name, in the order in which a page shows them."""
-    layout = arrange_step(results)
-    if not layout.step.metrics:
+def step_charts(run: StudyRun) -> dict[str, Chart]:
+    """Return the charts by name, in the order in which a page shows them."""
+    tree = StepTree(run.results)
+    if not tree.step.metrics:
         return {}
-    charts = {"icicle": _icicle(layout), "kinds": _kinds(layout)}
-    if view.get("moments"):
-        charts["memory-timeline"] = _timeline(view)
-    strips = list(_strips(layout))
-    if strips:
-        charts["layers"] = _heat_strip(strips)
+    charts = {"icicle": _icicle(tree), "kinds": _classes(tree)}
+    moments = memory_pass(run.record).get("moments", [])
+    if moments:
+        charts["memory-timeline"] = _timeline(moments)
+    layers = list(_layers(tree))
+    if layers:
+        charts["layers"] = _heat_strip(layers)
     return charts
 
 
-def _icicle(layout: StepLayout) -> Chart:
-    lines = layout.lines()
-    rows = [*_boxes(lines, TIME), *_boxes(lines, MEMORY)]
+def _icicle(tree: StepTree) -> Chart:
+    shown_rows = tree.shown()
+    rows = [*_boxes(shown_rows, TIME), *_boxes(shown_rows, MEMORY)]
     deepest = max(row["depth"] for row in rows)
-    # In a file, and before anybody chooses, time is shown.
+    # A file shows time, and so does a page until the reader chooses.
     shown = alt.param(name="shown", value=TIME, bind=alt.binding_select(options=[TIME, MEMORY], name="show "))
     x = alt.X(
         "from:Q", title="share of the step", axis=alt.Axis(format="%", grid=False), scale=alt.Scale(domain=[0, 1])
     )
     base = chart_of(rows).transform_filter("datum.mode == shown").encode(x=x)
     y = alt.Y("depth:O", title=None, axis=None)
-    tooltip = [alt.Tooltip("path:N", title="row"), alt.Tooltip("told:N", title="takes")]
+    tooltip = [alt.Tooltip("path:N", title="row"), alt.Tooltip("size:N", title="takes")]
     boxes = base.mark_rect(stroke=ink("card"), strokeWidth=1).encode(
         x2="to:Q",
         y=y,
-        color=alt.Color("side:N", scale=alt.Scale(domain=list(_SIDES), range=list(_SIDES.values())), legend=None),
+        color=alt.Color(
+            "kind:N", scale=alt.Scale(domain=list(_KIND_INKS), range=list(_KIND_INKS.values())), legend=None
+        ),
         opacity=alt.Opacity("depth:O", scale=alt.Scale(range=[0.75, 0.3]), legend=None),
         tooltip=tooltip,
     )
@@ -66,38 +70,37 @@ def _icicle(layout: StepLayout) -> Chart:
             alt.layer(boxes, labels.encode(y=y, text="name:N")).add_params(shown),
             ROW_HEIGHT * (deepest + 1) + 40,
         ),
-        "Each box is a row of the table, as wide as its share of the step's time, or of the memory held for the "
-        "backward pass; below it lies what is inside it.",
-        tuple(Key(side, colour) for side, colour in _SIDES.items()),
+        "Each box is a row of the table, as wide as its share of the step's time, or of the saved activations; its "
+        "children lie below it.",
+        tuple(Key(kind, colour) for kind, colour in _KIND_INKS.items()),
     )
 
 
-_SIDES = {"module": ink("engine-0"), "stage": ink("engine-3"), "phase": ink("engine-6")}
+_KIND_INKS = {"module": ink("engine-0"), "stage": ink("engine-3"), "phase": ink("engine-6")}
 
 
-def _boxes(lines: Sequence[Line], mode: str) -> Iterator[dict[str, Any]]:
-    """The boxes of the lines, side by side inside the box of the row around them."""
-    sizes = [_size(line.row, mode) for line in lines]
-    whole = sum(size for size, line in zip(sizes, lines, strict=True) if line.depth == 0) or 1.0
+def _boxes(rows: Sequence[TreeRow], mode: str) -> Iterator[dict[str, Any]]:
+    """The boxes of the rows, side by side inside the box of their parent."""
+    sizes = [_size(row.result, mode) for row in rows]
+    whole = sum(size for size, row in zip(sizes, rows, strict=True) if row.depth == 0) or 1.0
     # Where the next box of each depth begins.
     starts: list[float] = [0.0]
-    for size, line in zip(sizes, lines, strict=True):
-        starts = [*starts[: line.depth + 1]]
-        begin = starts[line.depth]
-        starts[line.depth] += size
+    for size, row in zip(sizes, rows, strict=True):
+        starts = [*starts[: row.depth + 1]]
+        begin = starts[row.depth]
+        starts[row.depth] += size
         starts.append(begin)
         if size > 0:
-            kind = str(line.row.params["kind"])
-            told = f"{100 * size:.1f} % of the step" if mode == TIME else format_bytes(size)
+            kind = row.result.kind
             yield {
                 "mode": mode,
-                "path": plain(line.row.name, 80),
-                "name": _fitting(line.name, size / whole),
-                "told": told,
-                "depth": line.depth,
+                "path": plain(row.result.name, 80),
+                "name": _fitting(plain(row.name, 60), size / whole),
+                "size": f"{100 * size:.1f} % of the step" if mode == TIME else format_bytes(size),
+                "depth": row.depth,
                 "from": begin / whole,
                 "to": (begin + size) / whole,
-                "side": kind if kind in ("stage", "phase") else "module",
+                "kind": kind if kind in ("stage", "phase") else "module",
             }
 
 
@@ -114,28 +117,28 @@ def _size(row: Result, mode: str) -> float:
     return 0.0 if estimate is None else estimate.value or 0.0
 
 
-def _kinds(layout: StepLayout) -> Chart:
-    """Own times by the class of module, so that all layers of a kind are one bar."""
-    sums: dict[str, list[float]] = {}
-    for row in layout.rows:
-        if row.params["kind"] in ("layers", "phase"):
+def _classes(tree: StepTree) -> Chart:
+    """Own times by the class of module, so that all layers of a class are one bar."""
+    sums: dict[str, dict[str, float]] = {}
+    for row in tree.rows:
+        if row.kind in ("layers", "phase"):
             continue
         name = str(row.params["type"] or row.params["label"] or row.name)
-        one = sums.setdefault(plain(name, 40), [0.0, 0.0])
-        one[0] += row.metrics["forward_self_time"].value or 0.0
-        one[1] += row.metrics["backward_self_time"].value or 0.0
-    most = sorted(sums, key=lambda name: -sum(sums[name]))[:MOST_KINDS]
+        times = sums.setdefault(plain(name, 40), {"forward": 0.0, "backward": 0.0})
+        for direction in times:
+            times[direction] += row.metrics[f"{direction}_self_time"].value or 0.0
+    most = sorted(sums, key=lambda name: -sum(sums[name].values()))[:MOST_KINDS]
     rows = [
-        {"kind": name, "direction": direction, "ms": 1e3 * sums[name][at]}
+        {"kind": name, "direction": direction, "ms": 1e3 * time_s}
         for name in most
-        for at, direction in enumerate(("forward", "backward"))
+        for direction, time_s in sums[name].items()
     ]
     inks = {"forward": _PHASE_INKS["forward"], "backward": _PHASE_INKS["backward"]}
     bars = (
         chart_of(rows)
         .mark_bar()
         .encode(
-            x=alt.X("ms:Q", title="ms of a step, own time", stack=True),
+            x=alt.X("ms:Q", title="ms per step, own time", stack=True),
             y=alt.Y("kind:N", sort=most, title=None),
             color=alt.Color("direction:N", scale=alt.Scale(domain=list(inks), range=list(inks.values())), legend=None),
             order=alt.Order("direction:N", sort="descending"),
@@ -143,46 +146,46 @@ def _kinds(layout: StepLayout) -> Chart:
         )
     )
     return Chart(
-        "Forward and backward by kind of module",
+        "Forward and backward by class of module",
         spec_of(alt.layer(bars), 26 * len(most) + 60),
-        "Own time of all modules of a class, without what modules inside them take.",
+        "Own time of all modules of a class, without that of modules inside them.",
         tuple(Key(name, colour) for name, colour in inks.items()),
     )
 
 
-def _timeline(view: Mapping[str, Any]) -> Chart:
+def _timeline(moments: Sequence[Sequence[Any]]) -> Chart:
     rows: list[dict[str, Any]] = []
-    for at, (row, phase, _, peak_bytes) in enumerate(view["moments"]):
+    for at, (row, phase, _, peak_bytes) in enumerate(moments):
         rows.append({"at": at, "MB": peak_bytes / 1e6, "phase": phase, "row": plain(str(row) or "model", 80)})
     seen = [name for name in PHASES if any(row["phase"] == name for row in rows)]
     colour = alt.Color("phase:N", scale=alt.Scale(domain=seen, range=[_PHASE_INKS[name] for name in seen]), legend=None)
     bars = chart_of(rows).mark_rect().encode(
         x=alt.X("at:Q", title="changes from row to row, in order", axis=alt.Axis(grid=False)),
         x2="next:Q",
-        y=alt.Y("MB:Q", title="MB in use, most in each stretch"),
+        y=alt.Y("MB:Q", title="MB in use, peak of each interval"),
         y2="zero:Q",
         color=colour,
         tooltip=["row:N", "phase:N", alt.Tooltip("MB:Q", format=".1f")],
     ).transform_calculate(next="datum.at + 1", zero="0")  # fmt: skip
     highest = max(rows, key=lambda row: row["MB"])
-    about = f"Most at {highest['row']}, {highest['phase']}: {format_bytes(highest['MB'] * 1e6)}."
+    about = f"Peak at {highest['row']}, {highest['phase']}: {format_bytes(highest['MB'] * 1e6)}."
     keys = tuple(Key(name, _PHASE_INKS[name]) for name in seen)
     return Chart("Memory over the step", spec_of(alt.layer(bars), TIMELINE_HEIGHT), about, keys)
 
 
-def _strips(layout: StepLayout) -> Iterator[dict[str, Any]]:
+def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
     """The time of each layer in each row of repeated layers, against the mean of its row."""
-    known = {row.name: row for row in layout.rows}
-    for row in layout.rows:
-        members: Any = row.params["members"]
-        times = [known[one].metrics["total_time"].value or 0.0 for one in members]
+    by_name = {row.name: row for row in tree.rows}
+    for row in tree.rows:
+        members = members_of(row)
+        times = [by_name[member].metrics["total_time"].value or 0.0 for member in members]
         mean = sum(times) / len(times) if times else 0.0
-        for at, (one, time_s) in enumerate(zip(members, times, strict=True)):
+        for number, (member, time_s) in enumerate(zip(members, times, strict=True)):
             if mean:
                 yield {
                     "part": plain(row.name, 60),
-                    "layer": at,
-                    "path": plain(one, 80),
+                    "layer": number,
+                    "path": plain(member, 80),
                     "ms": 1e3 * time_s,
                     "ratio": time_s / mean,
                 }
@@ -191,14 +194,18 @@ def _strips(layout: StepLayout) -> Iterator[dict[str, Any]]:
 def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     parts = list(dict.fromkeys(row["part"] for row in rows))
     farthest = max(abs(row["ratio"] - 1) for row in rows) or 1.0
-    scale = alt.Scale(domain=[1 - farthest, 1, 1 + farthest], range=[ink("engine-0"), ink("card"), ink("engine-1")])
+    # The page's colours are CSS variables, between which Vega cannot interpolate: their opacity says how far.
+    colours = alt.Scale(domain=["faster", "slower"], range=[ink("engine-0"), ink("engine-1")])
+    opacities = alt.Scale(domain=[0, farthest], range=[0, 1])
     cells = (
         chart_of(rows)
+        .transform_calculate(distance="abs(datum.ratio - 1)", pace="datum.ratio < 1 ? 'faster' : 'slower'")
         .mark_rect(stroke=ink("line"))
         .encode(
             x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, grid=False)),
             y=alt.Y("part:N", sort=parts, title=None, axis=alt.Axis(grid=False, labelLimit=240)),
-            color=alt.Color("ratio:Q", scale=scale, legend=None),
+            color=alt.Color("pace:N", scale=colours, legend=None),
+            fillOpacity=alt.FillOpacity("distance:Q", scale=opacities, legend=None),
             tooltip=[
                 "path:N",
                 alt.Tooltip("ms:Q", format=".2f"),
@@ -207,7 +214,7 @@ def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
         )
     )
     return Chart(
-        "Layers beside each other",
+        "Layers side by side",
         spec_of(alt.layer(cells), 30 * len(parts) + 50),
-        "Each layer's time over the mean of its row: blue is quicker, orange is slower.",
+        "Each layer's time over the mean of its row: blue is faster, orange is slower.",
     )

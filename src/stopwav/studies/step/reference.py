@@ -17,15 +17,15 @@ NAME = "conformer-transducer"
 PRUNED, FUSED = "pruned", "fused"
 # Places of the lattice that a frame keeps: the recipe's.
 PRUNE_RANGE = 5
-# Weight of the simple loss beside the pruned one: the recipe's.
+# Weight of the simple loss, added to the pruned one: the recipe's.
 SIMPLE_SCALE = 0.5
-# Frames that the encoder's front end makes one of: T frames come of about 4 · T + 3.
+# Input frames per encoder frame: T encoder frames need about 4 · T + 3.
 SUBSAMPLING = 4
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The tokens on the device; their number and that of encoder frames on the host, where nothing waits for them."""
+    """The tokens on the device; their count and that of encoder frames on the host, where nothing waits for them."""
 
     tokens: Any
     token_lengths: Any
@@ -34,7 +34,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the options of the reference may say; the defaults are its own sizes."""
+    """The options of the reference; the defaults are its own sizes."""
 
     layers: int = 12
     width: int = 512
@@ -46,18 +46,18 @@ class Sizes:
 
     def __post_init__(self) -> None:
         numbers = [self.layers, self.width, self.heads, self.feed_forward, self.kernel, self.symbols - 1]
-        if not all(isinstance(one, int) and one > 0 for one in numbers) or self.kernel % 2 == 0:
+        if not all(isinstance(number, int) and number > 0 for number in numbers) or self.kernel % 2 == 0:
             raise StopwavError(f"{NAME}: sizes have to be whole numbers above 0, symbols above 1, and kernel odd")
         # Sines and cosines come in pairs, and every head has its share of the width.
         if self.width % 2 or self.width % self.heads:
-            raise StopwavError(f"{NAME}: width {self.width} is no even multiple of heads {self.heads}")
+            raise StopwavError(f"{NAME}: width {self.width} is not an even multiple of heads {self.heads}")
         if self.loss not in (PRUNED, FUSED):
             raise StopwavError(f"{NAME},loss={self.loss}: give {PRUNED} or {FUSED}")
 
 
-def sizes_of(options: dict[str, Any]) -> Sizes:
-    """The sizes that options describe; what is wrong with them is said, and nothing is made yet."""
-    known = [one.name for one in fields(Sizes)]
+def parse_sizes(options: dict[str, Any]) -> Sizes:
+    """Return the sizes that options describe, or raise an error that says what is wrong with them."""
+    known = [field.name for field in fields(Sizes)]
     unknown = [name for name in options if name not in known]
     if unknown:
         raise StopwavError(f"{NAME}: unknown option {unknown[0]!r}; it takes {', '.join(known)}")
@@ -65,9 +65,9 @@ def sizes_of(options: dict[str, Any]) -> Sizes:
 
 
 def make_model(sizes: Sizes) -> ConformerTransducer:
-    """The model of these sizes."""
+    """Return the model of these sizes."""
     from stopwav.models.conformer_transducer import ConformerTransducer, TransducerShape
-    from stopwav.models.scaled_conformer import EncoderShape
+    from stopwav.models.scaled import EncoderShape
 
     encoder = EncoderShape(
         width=sizes.width,
@@ -86,7 +86,7 @@ class Criterion:
         self._joiner, self._loss = model.joiner, loss
 
     def __call__(self, output: Encoded, targets: Targets) -> Any:
-        """The mean over utterances."""
+        """Return the mean over utterances."""
         return self._fused(output, targets) if self._loss == FUSED else self._pruned(output, targets)
 
     def _pruned(self, output: Encoded, targets: Targets) -> Any:
@@ -121,18 +121,18 @@ class Criterion:
 
 
 class Feeder:
-    """Batches of random features of real shapes, made beforehand; a step's data phase is their way to the device."""
+    """Batches of random features of real shapes, made beforehand; in its data phase a step copies one to the device."""
 
     def __init__(self, batches: list[Batch], device: str, dtype: Any, sizes: Sizes, bands: int, seed: int) -> None:
         self._device, self._simple = device, sizes.loss == PRUNED
-        self._made = [
+        self._batches = [
             _draw(batch, sizes.symbols, bands, seed + index, device, dtype) for index, batch in enumerate(batches)
         ]
 
     def __call__(self, index: int) -> TrainingBatch:
-        """The batch of that number."""
-        features, frames, tokens, token_lengths = self._made[index % len(self._made)]
-        on_device = [one.to(self._device, non_blocking=True) for one in (features, frames, tokens)]
+        """Return the batch of that number."""
+        features, frames, tokens, token_lengths = self._batches[index % len(self._batches)]
+        on_device = [tensor.to(self._device, non_blocking=True) for tensor in (features, frames, tokens)]
         from stopwav.models.conformer import subsampled
 
         return TrainingBatch(
@@ -147,13 +147,13 @@ class Feeder:
 def _draw(batch: Batch, symbols: int, bands: int, seed: int, device: str, dtype: Any) -> tuple[Any, ...]:
     import torch
 
-    made = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     frames, counts = torch.tensor(batch.frames), torch.tensor(batch.tokens)
-    features = torch.randn(len(frames), int(frames.max()), bands, generator=made)
+    features = torch.randn(len(frames), int(frames.max()), bands, generator=generator)
     features[torch.arange(features.shape[1]) >= frames[:, None]] = 0.0
     features = features.to(dtype)
-    tokens = torch.randint(1, symbols, (len(frames), int(counts.max())), generator=made)
+    tokens = torch.randint(1, symbols, (len(frames), int(counts.max())), generator=generator)
     if device.startswith("cuda"):
-        # Pinned memory is copied while the device works.
+        # Pinned memory is copied while the device computes.
         features, tokens = features.pin_memory(), tokens.pin_memory()
     return features, frames, tokens, counts

@@ -1,98 +1,101 @@
-"""What a step run found: the step as a whole, and a result for each of its rows."""
+"""The results of a step run: one for the step as a whole, and one for each of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from stopwav.errors import Caution
+from stopwav.errors import Caution, Status
+from stopwav.measure.module_rows import COMMUNICATION, INSTRUMENT
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Piece, Record, Result
 from stopwav.stats import Estimate, cluster_ratio, summarise_rounds
-from stopwav.studies.step.rows import Seconds, StepRow, Taken, folded_rows, rows_in, taken_of
+from stopwav.studies.step.rows import CompletedSteps, Seconds, StepRow, completed_steps, folded_rows, make_rows
 
-# A row whose hooks cost more than this share of what it took says more about them than about itself.
+# A row whose hooks cost more than this share of its time says more about them than about itself.
 MOST_HOOK_SHARE = 0.25
 # Nor does a share whose interval is wider than itself say anything.
 WIDEST_INTERVAL = 1.0
 
 
 def step_results(record: Record) -> list[Result]:
-    """The step first, then its rows in the model's order, rows of repeated layers after them, and other processes."""
+    """Return the step first, then its rows in the model's order, rows of repeated layers, and other processes."""
     ready = next((piece for piece in record.pieces if piece.key[0] == "ready" and piece.status == "ok"), None)
-    taken = taken_of(record)
-    if ready is None or not taken.pieces:
-        return [Result("step", _params(record, None), _failure(record).status, {}, _cautions(record, None, taken))]
-    memory = next((piece.data for piece in record.pieces if piece.key[0] == "memory" and piece.status == "ok"), {})
-    rows = rows_in(taken, ready.data, memory)
+    steps = completed_steps(record)
+    if ready is None or not steps.pieces:
+        warnings = _warnings(record, None, steps)
+        return [Result("step", _params(record, None, steps), _failed_status(record), {}, warnings, kind="step")]
+    memory = memory_pass(record)
+    rows = make_rows(steps, ready.data, memory)
     folds = [_labelled(row, ready.data) for row in folded_rows(rows)]
     by_path = {row.path: row for row in rows}
     switch_s = float(ready.data["switch_s"])
-    found = [_step_result(record, ready, taken, memory, rows)]
-    found += [_row_result(row, taken, switch_s, by_path) for row in [*rows, *folds]]
-    return found + list(_rank_results(record))
+    return [
+        _step_result(record, ready, steps, memory, rows),
+        *(_row_result(row, steps, switch_s, by_path) for row in [*rows, *folds]),
+        *_rank_results(record),
+    ]
 
 
-def step_view(record: Record) -> dict[str, Any]:
-    """What charts show beside the results: the memory timeline of the step that takes most."""
-    memory = next((piece.data for piece in record.pieces if piece.key[0] == "memory" and piece.status == "ok"), {})
-    return {"moments": memory.get("moments", []), "baseline_bytes": memory.get("baseline_bytes", 0)}
+def memory_pass(record: Record) -> dict[str, Any]:
+    """Return the data of the memory pass: sizes by row, and the timeline of the batch that takes most."""
+    return _first_data(record, "memory") or {}
 
 
 def _step_result(
-    record: Record, ready: Piece, taken: Taken, memory: Mapping[str, Any], rows: Sequence[StepRow]
+    record: Record, ready: Piece, steps: CompletedSteps, memory: Mapping[str, Any], rows: Sequence[StepRow]
 ) -> Result:
-    model = rows[0]
-    metrics = {"step_time": _mean(taken, taken.clean())}
-    if taken.by_device:
-        metrics["step_device_time"] = _mean(taken, taken.clean("device_s"))
+    metrics = {"step_time": _mean(steps, steps.clean())}
+    if steps.by_device:
+        metrics["step_device_time"] = _mean(steps, steps.clean("device_s"))
     for name in PHASES:
-        metrics[f"{name}_time"] = _mean(taken, taken.phase(name, int(taken.by_device)))
-    metrics["overhead"] = _less_one(_ratio(taken, taken.watched(), taken.clean()))
-    metrics.update(_pace(taken))
-    readies = [piece.data for piece in record.pieces if piece.key[0] == "ready" and piece.status == "ok"]
-    metrics["first_step_time"] = summarise_rounds([[one["first_s"]] for one in readies])
-    metrics["load_time"] = summarise_rounds([[one["load_s"]] for one in readies])
-    metrics["parameters"] = Estimate(float(model.parameters), n=1)
-    metrics.update(_memory(memory, model))
-    return Result("step", _params(record, ready.data), "ok", metrics, _cautions(record, ready, taken))
+        metrics[f"{name}_time"] = _mean(steps, steps.phase(name, int(steps.by_device)))
+    metrics["overhead"] = _less_one(_ratio(steps, steps.watched(), steps.clean()))
+    metrics.update(_throughput(steps))
+    starts = [piece.data for piece in record.pieces if piece.key[0] == "ready" and piece.status == "ok"]
+    metrics["first_step_time"] = summarise_rounds([[start["first_s"]] for start in starts])
+    metrics["load_time"] = summarise_rounds([[start["load_s"]] for start in starts])
+    metrics["parameters"] = Estimate(float(rows[0].parameters), n=1)
+    metrics.update(_memory(memory))
+    warnings = _warnings(record, ready, steps)
+    return Result("step", _params(record, ready.data, steps), "ok", metrics, warnings, kind="step")
 
 
-def _pace(taken: Taken) -> Iterator[tuple[str, Estimate]]:
-    batches = [piece.data["batch"] for piece in taken.pieces]
-    if any(one["real_frames"] is None for one in batches):
+def _throughput(steps: CompletedSteps) -> Iterator[tuple[str, Estimate]]:
+    batches = [piece.data["batch"] for piece in steps.pieces]
+    if any(batch["real_frames"] is None for batch in batches):
         return
-    real = np.array([one["real_frames"] for one in batches], dtype=float)
-    yield "frames_per_second", _ratio(taken, real, taken.clean(), unit="1/s")
-    if all(one["padded_frames"] for one in batches):
+    real = np.array([batch["real_frames"] for batch in batches], dtype=float)
+    yield "frames_per_second", _ratio(steps, real, steps.clean(), unit="1/s")
+    if all(batch["padded_frames"] for batch in batches):
         # No interval: these are the batches, and not a sample of them.
-        padded = sum(one["padded_frames"] for one in batches)
+        padded = sum(batch["padded_frames"] for batch in batches)
         yield "padding_efficiency", Estimate(float(real.sum()) / padded, n=len(batches))
 
 
-def _memory(memory: Mapping[str, Any], model: StepRow) -> Iterator[tuple[str, Estimate]]:
+def _memory(memory: Mapping[str, Any]) -> Iterator[tuple[str, Estimate]]:
     if not memory:
         return
-    peak = memory["peak"]
-    where = f"in {peak['row'] or 'the model itself'}, {peak['phase']}, step {memory['step']}; by {memory['method']}"
-    yield "peak_bytes", Estimate(float(peak["peak_bytes"]), n=1, unit="B", note=where)
-    yield "baseline_bytes", Estimate(float(memory["baseline_bytes"]), n=1, unit="B", note=f"by {memory['method']}")
-    for name in ("held", "gradients", "states"):
-        key = {"held": "held_bytes", "gradients": "gradient_bytes", "states": "state_bytes"}[name]
-        yield key, Estimate(float(sum(memory[name].values())), n=1, unit="B")
+    peak, method = memory["peak"], memory["method"]
+    place = f"in {peak['row'] or 'the model itself'}, {peak['phase']}, step {memory['step']}; by {method}"
+    yield "peak_bytes", Estimate(float(peak["peak_bytes"]), n=1, unit="B", note=place)
+    yield "baseline_bytes", Estimate(float(memory["baseline_bytes"]), n=1, unit="B", note=f"by {method}")
+    for part, metric in (("held", "held_bytes"), ("gradients", "gradient_bytes"), ("states", "state_bytes")):
+        yield metric, Estimate(float(sum(memory[part].values())), n=1, unit="B")
 
 
-def _row_result(row: StepRow, taken: Taken, switch_s: float, rows: Mapping[str, StepRow]) -> Result:
-    whole = _whole(taken)
-    share = _ratio(taken, row.total, whole)
-    cautions = [Caution("attribution", note) for note in row.notes]
+def _row_result(row: StepRow, steps: CompletedSteps, switch_s: float, rows: Mapping[str, StepRow]) -> Result:
+    whole = _whole(steps)
+    share = _ratio(steps, row.total, whole)
+    warnings = [Caution("attribution", note) for note in row.notes]
     doubt = _doubt(row, share, switch_s)
-    cautions += [Caution("below-noise", doubt)] if doubt else []
+    warnings += [Caution("below-noise", doubt)] if doubt else []
+    kind = "layers" if row.members else row.kind
     params = {
-        "kind": "layers" if row.members else row.kind,
+        "kind": kind,
         "type": row.type_name,
         "parent": row.parent,
         "label": row.label,
@@ -100,32 +103,32 @@ def _row_result(row: StepRow, taken: Taken, switch_s: float, rows: Mapping[str, 
         "folded": row.folded,
         "doubtful": bool(doubt),
     }
-    metrics = {"share": share, "self_share": _ratio(taken, row.own, whole)}
-    metrics.update(_row_times(row, taken))
+    metrics = {"share": share, "self_share": _ratio(steps, row.own, whole)}
+    metrics.update(_row_times(row, steps))
     metrics.update(_row_sizes(row))
     if row.members:
-        means = [float(rows[one].total.mean()) * _scale(taken) for one in row.members]
+        means = [float(rows[member].total.mean()) * _scale(steps) for member in row.members]
         metrics["layer_time_min"] = Estimate(min(means), n=len(means), unit="s")
         metrics["layer_time_max"] = Estimate(max(means), n=len(means), unit="s")
-    return Result(row.path or "model", params, "ok", metrics, tuple(cautions))
+    return Result(row.path or "model", params, "ok", metrics, tuple(warnings), kind=kind)
 
 
-def _row_times(row: StepRow, taken: Taken) -> Iterator[tuple[str, Estimate]]:
-    """Seconds per clean step: the row's share of the watched steps, of what the clean ones took."""
-    whole = _whole(taken)
-    pairs = {
+def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estimate]]:
+    """Seconds per clean step: the row's share of the watched steps, times the time of the clean ones."""
+    whole = _whole(steps)
+    times = {
         "total_time": row.total,
         "forward_time": row.total_forward,
         "backward_time": row.total_backward,
         "forward_self_time": row.forward,
         "backward_self_time": row.backward,
     }
-    step_s = float(_clean(taken).mean())
-    for name, seconds in pairs.items():
-        share = _ratio(taken, seconds, whole)
+    step_s = float(_clean(steps).mean())
+    for name, seconds in times.items():
+        share = _ratio(steps, seconds, whole)
         low, high = (None if end is None else end * step_s for end in (share.low, share.high))
         yield name, Estimate(None if share.value is None else share.value * step_s, low, high, share.n, "s", share.note)
-    if taken.by_device:
+    if steps.by_device:
         for name, seconds in (("forward_wall_time", row.wall_forward), ("backward_wall_time", row.wall_backward)):
             yield name, Estimate(float(seconds.mean()), n=len(seconds), unit="s", note="host time of the watched steps")
 
@@ -136,10 +139,10 @@ def _row_sizes(row: StepRow) -> Iterator[tuple[str, Estimate]]:
         yield "parameters", Estimate(float(row.parameters), n=1)
     for name in ("held_bytes", "gradient_bytes", "state_bytes"):
         size = getattr(row, name)
-        yield name, Estimate(None if size is None else float(size), n=1, unit="B", note="" if size is not None else _NO)
-
-
-_NO = "the memory pass did not end well"
+        if size is None:
+            yield name, Estimate(None, n=1, unit="B", note="the memory pass failed", code="no-memory-pass")
+        else:
+            yield name, Estimate(float(size), n=1, unit="B")
 
 
 def _doubt(row: StepRow, share: Estimate, switch_s: float) -> str:
@@ -149,7 +152,7 @@ def _doubt(row: StepRow, share: Estimate, switch_s: float) -> str:
     hooks_s = 4 * row.calls * switch_s
     if own_s and hooks_s > MOST_HOOK_SHARE * own_s:
         hooks_us, own_us = 1e6 * hooks_s, 1e6 * own_s
-        return f"its {row.calls:g} calls a step cost about {hooks_us:.0f} µs in hooks alone; it took {own_us:.0f} µs"
+        return f"its hooks take about {hooks_us:.0f} µs per step ({row.calls:g} calls); it took {own_us:.0f} µs"
     if share.value is None or share.low is None or share.high is None:
         return ""
     wide = share.high - share.low > WIDEST_INTERVAL * share.value
@@ -157,69 +160,60 @@ def _doubt(row: StepRow, share: Estimate, switch_s: float) -> str:
 
 
 def _rank_results(record: Record) -> Iterator[Result]:
-    """One result for each process of a distributed run, the first included, where there are several."""
+    """A result for each process of a distributed run, the first included, where there are several."""
     ranks = sorted({int(piece.key[1]) for piece in record.pieces if piece.key[0] == "rank"})
     for rank in [0, *ranks] if ranks else []:
-        taken = taken_of(record, rank)
-        waits = [
-            sum(
-                part[3] if taken.by_device else part[2]
-                for part in piece.data["watched"]["parts"]
-                if part[0] == "(communication)"
-            )
-            for piece in taken.pieces
-        ]
+        steps = completed_steps(record, rank)
         metrics = {
-            "step_time": _mean(taken, taken.clean()),
-            "backward_time": _mean(taken, taken.phase("backward", int(taken.by_device))),
-            "communication_share": _ratio(taken, np.array(waits), _whole(taken)),
+            "step_time": _mean(steps, steps.clean()),
+            "backward_time": _mean(steps, steps.phase("backward", int(steps.by_device))),
+            "communication_share": _ratio(steps, _summed_parts(steps, lambda row: row == COMMUNICATION), _whole(steps)),
         }
-        yield Result(f"rank {rank}", {"kind": "rank", "rank": rank}, "ok", metrics)
+        yield Result(f"rank {rank}", {"kind": "rank", "rank": rank}, "ok", metrics, kind="rank")
 
 
-def _cautions(record: Record, ready: Piece | None, taken: Taken) -> tuple[Caution, ...]:
-    found = [Caution(one["code"], one["message"]) for one in record.header.warnings]
-    failed = [piece for piece in record.pieces if piece.status != "ok"]
-    for piece in failed:
-        what = {"ready": "loading or warming up", "step": "a step", "memory": "the memory pass"}.get(
-            str(piece.key[0]), "a pass"
-        )
-        place = f" {piece.key[2]} of round {piece.key[1]}" if piece.key[0] == "step" else ""
-        kept = f"; the {len(taken.pieces)} steps before are kept" if piece.key[0] == "step" else ""
-        found.append(Caution(f"step-{piece.status}", f"{what}{place} ended with {piece.status}: {piece.message}{kept}"))
+def _warnings(record: Record, ready: Piece | None, steps: CompletedSteps) -> tuple[Caution, ...]:
+    warnings = [Caution(warning["code"], warning["message"]) for warning in record.header.warnings]
+    warnings += [_failure_warning(piece, steps) for piece in record.pieces if piece.status != "ok"]
     if not record.complete:
-        found.append(Caution("incomplete", "the run stopped early; --resume goes on"))
+        warnings.append(Caution("incomplete", "the run stopped early; continue with --resume"))
     if ready is not None:
         if ready.data["compiled"]:
-            told = "a compiled graph runs no module of its own: only the whole model can be attributed"
-            found.append(Caution("compiled", told))
+            message = "a compiled graph runs no module of its own: only the whole model can be attributed"
+            warnings.append(Caution("compiled", message))
         for name, others in ready.data["shared"].items():
-            told = f"parameter {name} is also {', '.join(others)}: it is counted where it stands first"
-            found.append(Caution("shared-parameter", told))
-    return tuple(dict.fromkeys(found))
+            message = f"parameter {name} is also {', '.join(others)}: it is counted at its first place"
+            warnings.append(Caution("shared-parameter", message))
+    return tuple(dict.fromkeys(warnings))
 
 
-def _params(record: Record, ready: Mapping[str, Any] | None) -> dict[str, Any]:
+def _failure_warning(piece: Piece, steps: CompletedSteps) -> Caution:
+    kind = str(piece.key[0])
+    what = {"ready": "loading or warming up", "step": "a step", "memory": "the memory pass"}.get(kind, "a pass")
+    place = f" {piece.key[2]} of round {piece.key[1]}" if kind == "step" else ""
+    kept = f"; the {len(steps.pieces)} steps before are kept" if kind == "step" else ""
+    return Caution(f"step-{piece.status}", f"{what}{place} ended with {piece.status}: {piece.message}{kept}")
+
+
+def _params(record: Record, ready: Mapping[str, Any] | None, steps: CompletedSteps) -> dict[str, Any]:
     spec = record.header.spec
-    asked = ("model", "dtype", "autocast", "compile", "device", "depth", "optimizer", "steps", "rounds", "shapes")
+    settings = ("model", "dtype", "autocast", "compile", "device", "depth", "optimizer", "steps", "rounds", "shapes")
     return {
         "kind": "step",
-        **{name: spec[name] for name in (*asked, "max_frames", "batch_size", "sort")},
+        **{name: spec[name] for name in (*settings, "max_frames", "batch_size", "sort")},
         "class": None if ready is None else ready["model"],
-        "clock": "device" if taken_of(record).by_device else "wall",
-        "profile": _profile_of(record),
+        "clock": "device" if steps.by_device else "wall",
+        "profile": _first_data(record, "profile"),
     }
 
 
-def _profile_of(record: Record) -> dict[str, Any] | None:
-    """What the profiler's pass found, where there was one."""
-    piece = next((piece for piece in record.pieces if piece.key[0] == "profile" and piece.status == "ok"), None)
-    return None if piece is None else piece.data
+def _first_data(record: Record, kind: str) -> dict[str, Any] | None:
+    """The data of the first piece of a kind that completed."""
+    return next((piece.data for piece in record.pieces if piece.key[0] == kind and piece.status == "ok"), None)
 
 
-def _failure(record: Record) -> Piece:
-    failed = [piece for piece in record.pieces if piece.status != "ok"]
-    return failed[0] if failed else Piece(key=["step"], status="skipped", message="nothing was measured")
+def _failed_status(record: Record) -> Status:
+    return next((piece.status for piece in record.pieces if piece.status != "ok"), "skipped")
 
 
 def _labelled(row: StepRow, ready: Mapping[str, Any]) -> StepRow:
@@ -227,37 +221,35 @@ def _labelled(row: StepRow, ready: Mapping[str, Any]) -> StepRow:
     return replace(row, label=label)
 
 
-def _clean(taken: Taken) -> Seconds:
-    return taken.clean("device_s" if taken.by_device else "wall_s")
+def _clean(steps: CompletedSteps) -> Seconds:
+    return steps.clean("device_s" if steps.by_device else "wall_s")
 
 
-def _whole(taken: Taken) -> Seconds:
-    """The watched steps without what the instrument took for itself: what shares are shares of."""
-    column = 3 if taken.by_device else 2
-    return np.array(
-        [
-            sum(part[column] for part in piece.data["watched"]["parts"] if part[0] != "(instrument)")
-            for piece in taken.pieces
-        ]
-    )
+def _whole(steps: CompletedSteps) -> Seconds:
+    """The watched steps without the instrument's own time: what shares are shares of."""
+    return _summed_parts(steps, lambda row: row != INSTRUMENT)
 
 
-def _scale(taken: Taken) -> float:
-    """What a second of a watched step is in a clean one."""
-    return float(_clean(taken).sum() / _whole(taken).sum())
+def _summed_parts(steps: CompletedSteps, counts: Callable[[str], bool]) -> Seconds:
+    """The seconds of each watched step in the rows that count."""
+    column = 3 if steps.by_device else 2
+    parts = [piece.data["watched"]["parts"] for piece in steps.pieces]
+    return np.array([sum(part[column] for part in of_step if counts(part[0])) for of_step in parts])
 
 
-def _mean(taken: Taken, seconds: Seconds) -> Estimate:
-    """Seconds per step: every step has a batch of its own, so it is their mean that a round has, and not a median."""
-    rounds = sorted(set(taken.rounds))
-    means = [[float(np.mean([s for s, r in zip(seconds, taken.rounds, strict=True) if r == one]))] for one in rounds]
-    return summarise_rounds(means)
+def _scale(steps: CompletedSteps) -> float:
+    """Seconds of a clean step per second of a watched one."""
+    return float(_clean(steps).sum() / _whole(steps).sum())
 
 
-def _ratio(taken: Taken, top: Seconds, bottom: Seconds, unit: str = "") -> Estimate:
-    found = cluster_ratio(top, bottom, clusters=taken.numbers, rounds=taken.rounds, unit=unit)
-    # What is drawn anew here are steps.
-    return replace(found, note=found.note.replace("utterance", "step"))
+def _mean(steps: CompletedSteps, seconds: Seconds) -> Estimate:
+    """Seconds per step: every step has a batch of its own, so a round is represented by their mean, not a median."""
+    rounds = np.array(steps.rounds)
+    return summarise_rounds([[float(np.mean(seconds[rounds == index]))] for index in sorted(set(steps.rounds))])
+
+
+def _ratio(steps: CompletedSteps, numerators: Seconds, denominators: Seconds, unit: str = "") -> Estimate:
+    return cluster_ratio(numerators, denominators, clusters=steps.numbers, rounds=steps.rounds, unit=unit)
 
 
 def _less_one(ratio: Estimate) -> Estimate:

@@ -1,4 +1,4 @@
-"""The rows of a step run: what each module, stage and phase took in every step, itself and with all that is in it."""
+"""The rows of a step run: the time of each module, stage and phase in every step, by itself and with its children."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FORWARD = ("forward", "loss")
 
 
 @dataclass(frozen=True)
-class Taken:
-    """The steps of a run that went well, on one axis: their batches, clean and watched times, and the rounds."""
+class CompletedSteps:
+    """The steps of a run that completed, in order: their batches, clean and watched times, and rounds."""
 
     pieces: list[Piece]
     # Whether rows are by the device's clock; else by the wall's.
@@ -35,15 +35,15 @@ class Taken:
         return [int(piece.key[2]) for piece in self.pieces]
 
     def clean(self, clock: str = "wall_s") -> Seconds:
-        """The clean steps' times."""
+        """Return the times of the clean steps."""
         return np.array([piece.data["clean"][clock] for piece in self.pieces], dtype=float)
 
     def watched(self) -> Seconds:
-        """The watched steps' wall times, the instrument's own included."""
+        """Return the wall times of the watched steps, the instrument's own time included."""
         return np.array([piece.data["watched"]["wall_s"] for piece in self.pieces], dtype=float)
 
     def phase(self, name: str, clock: int) -> Seconds:
-        """What a phase took in the clean steps: by the wall (0) or by the device (1)."""
+        """Return the time of a phase in the clean steps: by the wall (0) or by the device (1)."""
         return np.array([piece.data["clean"]["phases"][name][clock] for piece in self.pieces], dtype=float)
 
 
@@ -58,7 +58,7 @@ class StepRow:
     forward: Seconds
     backward: Seconds
     other: Seconds
-    # With all rows inside it.
+    # With all of its children.
     total_forward: Seconds
     total_backward: Seconds
     # Host seconds; the same as above where there is no device.
@@ -72,18 +72,18 @@ class StepRow:
     state_bytes: int | None = None
     label: str = ""
     notes: tuple[str, ...] = ()
-    # Of a row of repeated layers: the rows that it stands for.
+    # Of a row of repeated layers: the rows that it is the sum of.
     members: tuple[str, ...] = ()
     folded: str = ""
 
     @property
     def own(self) -> Seconds:
-        """All of its own time."""
+        """All of its own time, without its children."""
         return self.forward + self.backward + self.other
 
     @property
     def total(self) -> Seconds:
-        """All of its time with that of the rows inside it."""
+        """All of its time, with that of its children."""
         return self.total_forward + self.total_backward + self.other
 
 
@@ -94,36 +94,36 @@ class _Sums:
     other: Seconds
     wall_forward: Seconds
     wall_backward: Seconds
-    inside: list[str] = field(default_factory=list)
+    children: list[str] = field(default_factory=list)
 
 
-def taken_of(record: Record, rank: int = 0) -> Taken:
-    """The steps of a run that went well, of the first process or of another one."""
+def completed_steps(record: Record, rank: int = 0) -> CompletedSteps:
+    """Return the steps of a run that completed, of the first process or of another one."""
     start = ["rank", rank] if rank else []
     pieces = [
         piece for piece in record.pieces if piece.status == "ok" and piece.key[: len(start) + 1] == [*start, "step"]
     ]
     pieces = [piece.model_copy(update={"key": piece.key[len(start) :]}) for piece in pieces]
     by_device = bool(pieces) and pieces[0].data["watched"]["device_s"] is not None
-    return Taken(pieces, by_device)
+    return CompletedSteps(pieces, by_device)
 
 
-def rows_in(taken: Taken, ready: Mapping[str, Any], memory: Mapping[str, Any]) -> list[StepRow]:
-    """The rows in the model's order, then those of no module; each with what lies inside it added up."""
+def make_rows(steps: CompletedSteps, ready: Mapping[str, Any], memory: Mapping[str, Any]) -> list[StepRow]:
+    """Return the rows in the model's order, then those of no module; each with the sum of its children."""
     known = {row["path"]: row for row in ready["modules"]}
-    sums = _own_sums(taken, known)
+    sums = _own_sums(steps, known)
     order = [*known, *(path for path in sums if path not in known)]
     for path in order:
-        sums.setdefault(path, _empty(len(taken.pieces)))
+        sums.setdefault(path, _empty(len(steps.pieces)))
     parents = {path: _nearest(path, set(order)) for path in order}
     for path, parent in parents.items():
         if parent is not None:
-            sums[parent].inside.append(path)
-    return [_row(path, parents[path], sums, known.get(path, {}), taken, ready, memory) for path in order]
+            sums[parent].children.append(path)
+    return [_row(path, parents[path], sums, known.get(path, {}), steps, ready, memory) for path in order]
 
 
 def folded_rows(rows: Sequence[StepRow]) -> list[StepRow]:
-    """One row for each set of repeated layers; they stand for their members, whose sum they are."""
+    """Return a row for each set of repeated layers: the sum of its members."""
     groups: dict[str, list[StepRow]] = {}
     for row in rows:
         if "*" in row.folded:
@@ -131,22 +131,22 @@ def folded_rows(rows: Sequence[StepRow]) -> list[StepRow]:
     return [_folded(path, group) for path, group in groups.items()]
 
 
-def _own_sums(taken: Taken, known: Iterable[str]) -> dict[str, _Sums]:
-    sums = {path: _empty(len(taken.pieces)) for path in known}
-    for at, piece in enumerate(taken.pieces):
+def _own_sums(steps: CompletedSteps, known: Iterable[str]) -> dict[str, _Sums]:
+    sums = {path: _empty(len(steps.pieces)) for path in known}
+    for number, piece in enumerate(steps.pieces):
         for row, phase, wall_s, device_s in piece.data["watched"]["parts"]:
             if row == INSTRUMENT:
                 continue
-            one = sums.setdefault(row, _empty(len(taken.pieces)))
-            seconds = device_s if taken.by_device else wall_s
+            own = sums.setdefault(row, _empty(len(steps.pieces)))
+            seconds = device_s if steps.by_device else wall_s
             if phase in FORWARD:
-                one.forward[at] += seconds
-                one.wall_forward[at] += wall_s
+                own.forward[number] += seconds
+                own.wall_forward[number] += wall_s
             elif phase == "backward":
-                one.backward[at] += seconds
-                one.wall_backward[at] += wall_s
+                own.backward[number] += seconds
+                own.wall_backward[number] += wall_s
             else:
-                one.other[at] += seconds
+                own.other[number] += seconds
     return sums
 
 
@@ -155,7 +155,7 @@ def _row(
     parent: str | None,
     sums: dict[str, _Sums],
     about: Mapping[str, Any],
-    taken: Taken,
+    steps: CompletedSteps,
     ready: Mapping[str, Any],
     memory: Mapping[str, Any],
 ) -> StepRow:
@@ -175,14 +175,14 @@ def _row(
         total_backward=_total(path, sums, "backward"),
         wall_forward=_total(path, sums, "wall_forward"),
         wall_backward=_total(path, sums, "wall_backward"),
-        calls=_calls(path, taken),
+        calls=_calls(path, steps),
         parameters=about.get("parameters", 0),
         parameter_bytes=about.get("parameter_bytes", 0),
         held_bytes=held,
         gradient_bytes=gradients,
         state_bytes=states,
         label=_label(path, folded, kind, ready),
-        notes=tuple(_notes(path, about, taken)),
+        notes=tuple(_notes(path, about, steps)),
         folded=folded,
     )
 
@@ -190,18 +190,18 @@ def _row(
 def _label(path: str, folded: str, kind: str, ready: Mapping[str, Any]) -> str:
     if kind == "stage":
         return path.rpartition(":")[2]
-    # A label of repeated layers is that of the row that stands for all of them.
+    # The label of repeated layers belongs to the row that is their sum.
     return "" if "*" in folded else str(ready["labels"].get(path, ""))
 
 
-def _notes(path: str, about: Mapping[str, Any], taken: Taken) -> Iterable[str]:
+def _notes(path: str, about: Mapping[str, Any], steps: CompletedSteps) -> Iterable[str]:
     if about.get("also"):
-        yield f"the same module is also {', '.join(about['also'])}: all its calls are counted here"
-    callers = {one for piece in taken.pieces for one in piece.data["watched"]["callers"].get(path, ())}
+        yield f"the same module as {', '.join(about['also'])}: all its calls are counted here"
+    callers = {caller for piece in steps.pieces for caller in piece.data["watched"]["callers"].get(path, ())}
     if callers:
-        yield f"called from {', '.join(sorted(callers))} as well, which its time is not part of"
-    if any(path in piece.data["watched"]["recomputed"] for piece in taken.pieces):
-        yield "computed again in the backward pass by a checkpoint: that time is in its backward"
+        yield f"also called from {', '.join(sorted(callers))}, whose times do not include it"
+    if any(path in piece.data["watched"]["recomputed"] for piece in steps.pieces):
+        yield "recomputed in the backward pass by a checkpoint: that time is part of its backward time"
 
 
 def _folded(path: str, group: Sequence[StepRow]) -> StepRow:
@@ -226,17 +226,17 @@ def _folded(path: str, group: Sequence[StepRow]) -> StepRow:
 
 def _total(path: str, sums: dict[str, _Sums], name: str) -> Seconds:
     own: Seconds = getattr(sums[path], name)
-    return sum((_total(one, sums, name) for one in sums[path].inside), own)
+    return sum((_total(child, sums, name) for child in sums[path].children), own)
 
 
 def _within(path: str, sums: dict[str, _Sums], sizes: Mapping[str, int] | None) -> int | None:
     if sizes is None:
         return None
-    return sizes.get(path, 0) + sum(_within(one, sums, sizes) or 0 for one in sums[path].inside)
+    return sizes.get(path, 0) + sum(_within(child, sums, sizes) or 0 for child in sums[path].children)
 
 
-def _calls(path: str, taken: Taken) -> float:
-    counts = [piece.data["watched"]["calls"].get(path, 0) for piece in taken.pieces]
+def _calls(path: str, steps: CompletedSteps) -> float:
+    counts = [piece.data["watched"]["calls"].get(path, 0) for piece in steps.pieces]
     return sum(counts) / len(counts) if counts else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What takes the steps of a study, in a fresh process or in the user's own: clean ones, watched ones, and memory."""
+"""The runner of a job's steps, in a worker or in the user's own process: clean steps, watched steps, and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import RowSet, rows_of
@@ -22,17 +22,15 @@ from stopwav.measure.training_step import (
     as_batch,
     run_step,
 )
-
-if TYPE_CHECKING:
-    from stopwav.studies.step.run import StepSpec
+from stopwav.studies.step.spec import StepSpec
 
 # As METHOD has it for calls: the first one apart, then three at least, and a second's worth.
 WARMUP_STEPS = 3
 WARMUP_S = 1.0
 MOST_WARMUP_STEPS = 20
-# Changes of row that are timed to know what one costs.
+# Changes of row that are timed to know the cost of one.
 PROBES = 1000
-# A timeline is drawn on a screen that is not wider.
+# No screen is wider than a timeline of so many moments.
 MOST_MOMENTS = 1000
 
 
@@ -53,25 +51,25 @@ class StepRunner:
         self._timer = StepTimer(job.device, now_ns)
         self._now_ns = now_ns
         self._distributed = _is_distributed(job.model)
-        # Whether a watch has to walk all of the graph, as it must where a module's result is not part of the loss.
+        # Whether a watch has to walk the whole graph, as it must where a module's result is not part of the loss.
         self._walks = False
         self.rows = _rows(job.model, depth, modules)
 
     def warm_up(self) -> dict[str, Any]:
-        """The first step and the warm-up, on the first batch, and what the model is made of."""
+        """Run the first step and the warm-up, on the first batch; return their times and the rows of the model."""
         first_s = self._clean(0)[0].wall_s
-        taken_s: list[float] = []
-        while len(taken_s) < MOST_WARMUP_STEPS:
-            # Processes that train together take as many steps each, whatever their clocks say.
-            if len(taken_s) >= WARMUP_STEPS and (self._distributed or sum(taken_s) >= WARMUP_S):
+        warmup_s: list[float] = []
+        while len(warmup_s) < MOST_WARMUP_STEPS:
+            # Processes that train together run as many steps each, whatever their clocks say.
+            if len(warmup_s) >= WARMUP_STEPS and (self._distributed or sum(warmup_s) >= WARMUP_S):
                 break
-            taken_s.append(self._clean(0)[0].wall_s)
+            warmup_s.append(self._clean(0)[0].wall_s)
         # Hooks have a first time too.
         self._watched(0)
         return {
             "load_s": self._load_s,
             "first_s": first_s,
-            "warmup_s": taken_s,
+            "warmup_s": warmup_s,
             "switch_s": self._switch_cost(),
             "modules": [asdict(row) for row in self.rows.rows.values()],
             "shared": {name: list(others) for name, others in self.rows.shared.items()},
@@ -81,8 +79,8 @@ class StepRunner:
             "device": self._job.device,
         }
 
-    def take(self, index: int) -> dict[str, Any]:
-        """One step without hooks and one with them, on the same batch, in turning order, after one that warms up."""
+    def measure(self, index: int) -> dict[str, Any]:
+        """Time a step without hooks and one with them, on the same batch, in alternating order, after a warm-up."""
         # A batch is a shape of its own: the first step on it may choose algorithms and ask for memory.
         self._clean(index)
         if index % 2 == 0:
@@ -97,7 +95,7 @@ class StepRunner:
             "watched": {
                 "wall_s": watched.wall_s,
                 "device_s": watched.device_s,
-                "parts": [[row, phase, one.wall_s, one.device_s] for (row, phase), one in watched.parts.items()],
+                "parts": [[row, phase, part.wall_s, part.device_s] for (row, phase), part in watched.parts.items()],
                 "calls": watch.calls,
                 "stages": sorted(watch.stages),
                 "recomputed": sorted(watch.recomputed),
@@ -106,37 +104,37 @@ class StepRunner:
         }
 
     def memory(self, index: int) -> dict[str, Any]:
-        """What a step holds in memory, and its timeline: of neighbours the highest, where they are many."""
+        """Return the memory of a step and its timeline: of neighbouring moments the highest, where there are many."""
         from stopwav.measure.step_memory import measure_step_memory
 
-        found = measure_step_memory(self._job, self.rows, index)
-        stretch = -(-len(found.moments) // MOST_MOMENTS)
-        groups = [found.moments[at : at + stretch] for at in range(0, len(found.moments), stretch)]
-        moments = [max(group, key=lambda one: one.peak_bytes) for group in groups]
+        memory = measure_step_memory(self._job, self.rows, index)
+        length = -(-len(memory.moments) // MOST_MOMENTS)
+        groups = [memory.moments[start : start + length] for start in range(0, len(memory.moments), length)]
+        moments = [max(group, key=lambda moment: moment.peak_bytes) for group in groups]
         return {
             "step": index,
-            "held": found.saved,
-            "gradients": found.gradients,
-            "states": found.states,
-            "peak": asdict(found.peak),
-            "baseline_bytes": found.baseline_bytes,
-            "method": found.method,
-            "moments": [[one.row, one.phase, one.end_bytes, one.peak_bytes] for one in moments],
+            "held": memory.saved,
+            "gradients": memory.gradients,
+            "states": memory.states,
+            "peak": asdict(memory.peak),
+            "baseline_bytes": memory.baseline_bytes,
+            "method": memory.method,
+            "moments": [[moment.row, moment.phase, moment.end_bytes, moment.peak_bytes] for moment in moments],
         }
 
     def largest(self) -> int:
-        """The number of the batch that takes most, where batches say how many frames they have; else the first."""
+        """Return the number of the batch with the most frames; the first where batches do not say how many."""
         sizes = [as_batch(self._job.make_batch(index)).padded_frames or 0 for index in range(self._steps)]
         return sizes.index(max(sizes))
 
     def profile(self, folder: Path, index: int) -> dict[str, Any]:
-        """What torch.profiler saw of one step, by operator and by module; its trace lies in the folder."""
+        """Profile one step, by operator and by module; its trace goes into the folder."""
         from stopwav.studies.step.profile_pass import profile_step
 
         return profile_step(self._job, self.rows, folder, index)
 
     def _clean(self, index: int) -> tuple[StepTime, TrainingBatch]:
-        with _garbage_left():
+        with _no_garbage_collection():
             self._timer.begin()
             batch = run_step(self._job, index, PhaseProfiler(self._timer))
             return self._timer.end(), batch
@@ -146,7 +144,7 @@ class StepRunner:
             self.rows, self._timer.mark, distributed=self._distributed, walk_graph=self._walks, now_ns=self._now_ns
         )
         # Hooks are set and removed outside of the step.
-        with watch, _garbage_left():
+        with watch, _no_garbage_collection():
             self._timer.begin()
             run_step(self._job, index, watch)
             time = self._timer.end()
@@ -165,7 +163,7 @@ class StepRunner:
 
 
 def make_runner(spec: StepSpec) -> StepRunner:
-    """The runner of a spec, inside its fresh process."""
+    """Return the runner of a spec, inside its worker."""
     from stopwav.measure.memory import limit_host_memory
     from stopwav.studies.step.job import make_job
 
@@ -177,8 +175,8 @@ def make_runner(spec: StepSpec) -> StepRunner:
 
 
 @contextmanager
-def _garbage_left() -> Iterator[None]:
-    """Keep Python from looking for garbage within a step, clean or watched: hooks leave more of it than a model."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Do not collect garbage within a step, clean or watched: hooks leave more of it than a model."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -193,17 +191,17 @@ def _clean_to_json(time: StepTime) -> dict[str, Any]:
     return {
         "wall_s": time.wall_s,
         "device_s": time.device_s,
-        "phases": {name: [one.wall_s, one.device_s] for name, one in phases.items()},
+        "phases": {name: [part.wall_s, part.device_s] for name, part in phases.items()},
     }
 
 
 def _rows(model: Any, depth: int, modules: Sequence[str]) -> RowSet:
-    # A compiled graph runs none of the modules it was made from; only the whole can be watched.
+    # A compiled graph runs none of the modules it was made from: only the whole can be watched.
     return rows_of(_inner(model), 0 if _is_compiled(model) else depth, () if _is_compiled(model) else modules)
 
 
 def _inner(model: Any) -> Any:
-    """The model that training wrappers hold: they have no rows of their own."""
+    """The model inside training wrappers, which have no rows of their own."""
     if _is_distributed(model):
         return _inner(model.module)
     return model._orig_mod if _is_compiled(model) else model

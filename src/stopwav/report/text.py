@@ -1,0 +1,131 @@
+"""Text for people: numbers with no more digits than their interval supports, changes, and names made safe to print."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from stopwav.record import UNTRAINED
+from stopwav.stats import Estimate
+from stopwav.stats.change import Change
+
+DASH = "–"
+# Digits of a number that has no interval to say how many are meaningful.
+PLAIN_DIGITS = 3
+
+
+# A hundredth of a millisecond, of a second or of a percent: nobody acts on less.
+MOST_DECIMALS = 2
+# From here on a number is written as 1.23e+10: more digits would burst a table, and mean nothing.
+SCIENTIFIC_FROM = 1e10
+
+
+def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
+    """The value, rounded to where its interval begins to matter, with `most` decimals at the most.
+
+    What stands before the point is written in full: a rounded 1240 looks like a counted one.
+    """
+    if estimate.value is None:
+        return missing(estimate)
+    return format_number(estimate.value * scale, _decimals(estimate, scale, most))
+
+
+def missing(estimate: Estimate) -> str:
+    """What stands in the place of a number that is not there: a dash, or the word that says it all."""
+    return UNTRAINED if estimate.code == UNTRAINED else DASH
+
+
+def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
+    """The value with its interval in brackets, all to the same digit."""
+    value = format_value(estimate, scale, most)
+    if estimate.value is None or estimate.low is None or estimate.high is None or estimate.low == estimate.high:
+        return value
+    decimals = _decimals(estimate, scale, most)
+    low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
+    # An en dash reads as a minus sign before a negative number.
+    between = " to " if high.startswith("-") or low.startswith("-") else "–"
+    return f"{value} [{low}{between}{high}]"
+
+
+def format_number(number: float, decimals: int) -> str:
+    """The number with so many decimals, and without the sign of a zero; scientific where it is very large."""
+    if not math.isfinite(number):
+        return ">1e308" if number > 0 else "<-1e308"
+    if abs(number) >= SCIENTIFIC_FROM:
+        return f"{number:.{PLAIN_DIGITS - 1}e}"
+    written = f"{number:.{decimals}f}"
+    return written.removeprefix("-") if not written.strip("-0.") else written
+
+
+def _decimals(estimate: Estimate, scale: float, most: int) -> int:
+    """Decimal places: one or two digits of the interval's half-width, or three of the value where there is none."""
+    assert estimate.value is not None
+    size, digits = abs(estimate.value * scale), PLAIN_DIGITS
+    if estimate.low is not None and estimate.high is not None and estimate.high > estimate.low:
+        size, digits = (estimate.high - estimate.low) / 2 * scale, 1
+    if size == 0 or not math.isfinite(size):
+        return 0
+    logarithm = math.log10(size)
+    exponent = math.floor(logarithm)
+    # One digit more where the first is a 1: rounding 0.14 to 0.1 would move it by a third.
+    if digits == 1 and logarithm - exponent < math.log10(2):
+        digits += 1
+    return min(most, max(0, digits - 1 - exponent))
+
+
+def format_bytes(value: float) -> str:
+    """Bytes to three digits, in the unit of a thousand that leaves one to three of them before the point."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        # 999.6 kB would be written as 1000 kB: it belongs to the next unit.
+        if abs(value) < 999.5 or unit == "TB":
+            break
+        value /= 1000
+    # Three digits: 1.57, 15.7, 157; there are no parts of a byte.
+    decimals = 0 if unit == "B" else sum(abs(value) < limit for limit in (9.995, 99.95))
+    return f"{format_number(value, decimals)} {unit}"
+
+
+# Longer than any sensible name, short enough that one 100 kB word does not bury a table.
+LONGEST = 300
+
+
+def plain(text: str, longest: int = LONGEST) -> str:
+    """The text with control, bidirectional and surrogate characters shown as escapes, cut where it is too long."""
+    safe = "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text[: longest + 1])
+    return safe if len(text) <= longest else f"{safe[:longest]}…"
+
+
+def _harmless(char: str) -> bool:
+    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+
+# A thousandth of a ratio: a tenth of the default threshold.
+_RATIO_DECIMALS = 3
+
+
+def verdict_text(change: Change) -> str:
+    """Return the verdict with what would decide it."""
+    if change.more_rounds is None:
+        return change.verdict
+    return f"{change.verdict} ({change.more_rounds} more round{'' if change.more_rounds == 1 else 's'})"
+
+
+def effect_text(change: Change) -> str:
+    """Return the ratio, or the difference in percentage points, with its interval."""
+    estimate = Estimate(change.value, change.low, change.high)
+    if change.by == "ratio":
+        return format_interval(estimate, most=_RATIO_DECIMALS)
+    return f"{format_interval(estimate, scale=100)} points" if change.value is not None else DASH
+
+
+def amount_text(change: Change, value: float | None) -> str:
+    """Return a value of one run to three digits: the ratio beside it says how certain they are."""
+    if value is None:
+        return DASH
+    if change.unit == "B":
+        return format_bytes(value)
+    # A difference is one of error rates, which are shown in percent.
+    scale, suffix = (1e2, " %") if change.by == "difference" else (1.0, "")
+    if change.unit == "s":
+        scale, suffix = (1.0, " s") if abs(value) >= 1 else (1e3, " ms")
+    return f"{value * scale:#.3g}".removesuffix(".") + suffix

@@ -1,0 +1,317 @@
+"""A comparison as a document: a summary with a column per engine, verdicts, curves over length, and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from stopwav.record import UNTRAINED, Result
+from stopwav.report.document import (
+    EVERYWHERE,
+    PAGE,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Detail,
+    Document,
+    Figures,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Section,
+    Source,
+    Table,
+)
+from stopwav.report.text import format_bytes, format_interval, format_value
+from stopwav.stats import Estimate
+from stopwav.studies.compare.comparison import (
+    ABSENT,
+    DASH,
+    SHORT_NAMES,
+    SUMMARY,
+    Comparison,
+    amount_text,
+    comparison_of,
+    expectation_text,
+    failure_text,
+    fit_lines,
+    has_energy,
+    has_value,
+    large,
+    length_note,
+    module_lines,
+    pareto_places,
+    pareto_text,
+    shortened,
+    verdict_text,
+)
+from stopwav.studies.compare.definitions import DEFINITIONS
+from stopwav.studies.compare.expectation import JudgedExpectation
+from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
+from stopwav.studies.definition import Definition
+from stopwav.studies.study import StudyRun
+
+METHOD = (
+    "paired by round, Student's t on log ratios (WER: by utterance, bootstrap), Holm over the table: 95 % for all of "
+    "its verdicts together; (+N): estimated number of further rounds needed to decide"
+)
+# Three engines make three pairs, four make six: more are left to the table of verdicts.
+MOST_PAIRS_IN_WORDS = 3
+# Engines differ in their options and have long names: more of them make no title.
+MOST_NAMES_IN_TITLE = 3
+
+_UNITS = {("s", 1e3): ", ms", ("J", 1.0): ", J", ("W", 1.0): ", W"}
+
+
+def compare_document(run: StudyRun, detail: Detail) -> Document:
+    """Return the summary, verdicts, hypotheses, Pareto front, latency and energy over length, and parameters."""
+    comparison = comparison_of(run)
+    *others, last = [shortened(engine.name, 60) for engine in comparison.engines]
+    subject = f"{', '.join(others)} and {last}" if others else last
+    if len(comparison.engines) > MOST_NAMES_IN_TITLE:
+        subject = f"{len(comparison.engines)} engines"
+    named = [replace(result, name=comparison.lettered(result)) for result in run.results]
+    return Document(
+        title=f"Comparison of {subject}",
+        blocks=(
+            *_engine_list(comparison),
+            Section("Summary", tuple(_summary(comparison))),
+            *_verdicts(comparison),
+            *_expectations(comparison.card.expectations),
+            *_pareto(comparison),
+            Section("Over the length of the input", tuple(_over_length(comparison))),
+            *_parameters(comparison),
+        ),
+        findings=tuple(_findings(comparison)),
+        record=run.record,
+        # Every engine, so that a warning about all of them is shown as such; of the lengths those with warnings.
+        warned=tuple(result for result in named if result.warnings or result.kind == "engine"),
+        measured=tuple(result for result in named if result.metrics),
+        doubts=_doubts,
+    )
+
+
+def _engine_list(comparison: Comparison) -> Iterator[Block]:
+    spec, samples = comparison.data.spec, comparison.engines[0].params["samples"]
+    rounds = "1 round" if spec.rounds == 1 else f"{spec.rounds} rounds"
+    settings = f"{samples} samples of corpus {shortened(spec.corpus, 40)}, {rounds}; [95 % CI]"
+    yield Note(settings, quiet=False, media=TEXT)
+    names = (engine.name for engine in comparison.engines)
+    yield Lines("Engines", tuple(f"{comparison.letter(name)}  {shortened(name, 100)}" for name in names), media=TEXT)
+
+
+def _summary(comparison: Comparison) -> Iterator[Block]:
+    rows = tuple(_summary_rows(comparison))
+    engines = comparison.engines
+    letters = [Column(comparison.letter(engine.name)) for engine in engines]
+    titles = [
+        Column(comparison.title(engine.name, 60), colour=index, status="" if engine.status == "ok" else engine.status)
+        for index, engine in enumerate(engines)
+    ]
+    # A page has room for names; elsewhere the list of engines has them.
+    yield Table((Column("", "left"), *letters), rows, media=TEXT)
+    yield Table((Column("", "left"), *titles), rows, media=PAGE)
+    yield Note("In square brackets: 95 % confidence interval.", media=PAGE)
+    yield Note(length_note(comparison))
+    yield Missing(tuple(_missing_reasons(comparison)), media=EVERYWHERE)
+
+
+def _summary_rows(comparison: Comparison) -> Iterator[Row]:
+    """The rows of the metrics that some engine has, or has not for a reason that a word says."""
+    for metric in SUMMARY:
+        estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
+        known = [estimate for estimate in estimates if estimate is not None]
+        if any(estimate.value is not None or estimate.code in ABSENT for estimate in known):
+            pairs = zip(comparison.engines, estimates, strict=True)
+            yield Row(
+                (Cell(_label(metric)), *(_summary_cell(comparison, engine, metric, one) for engine, one in pairs))
+            )
+
+
+def _definition(metric: str) -> Definition:
+    definition = DEFINITIONS.find(metric)
+    assert definition is not None
+    return definition
+
+
+def _label(metric: str) -> str:
+    """The name of a row of the summary with its unit; a star marks a metric of the longest input."""
+    definition = _definition(metric)
+    name = definition.headline or f"{definition.title}{_UNITS.get((definition.unit, definition.scale), '')}"
+    return f"{name}{'*' if SUMMARY[metric] else ''}"
+
+
+def _summary_cell(comparison: Comparison, engine: Result, metric: str, estimate: Estimate | None) -> Cell:
+    if estimate is None:
+        return Cell(DASH)
+    scale, decimals = _definition(metric).scale, _definition(metric).decimals
+    source = Source(comparison.lettered(comparison.summary_result(engine, metric)), metric, estimate, scale)
+    if estimate.value is None:
+        return Cell(ABSENT.get(estimate.code, DASH), source=source)
+    if metric in ("parameters", "trainable_parameters"):
+        return Cell(f"{estimate.value:,.0f}", source=source)
+    if metric in ("multiply_adds", "operations_per_s"):
+        return Cell(large(estimate.value), source=source)
+    if estimate.unit == "B":
+        return Cell(format_bytes(estimate.value), source=source)
+    value = format_value(estimate, scale, decimals)
+    # The interval of RTFx, below it, says as much.
+    return Cell(value if metric == "rtf" else format_interval(estimate, scale, decimals), value, source)
+
+
+def _missing_reasons(comparison: Comparison) -> list[str]:
+    """Why numbers or intervals of the summary are missing: each reason once, with its engines and rows."""
+    reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for metric in SUMMARY:
+        for engine in comparison.engines:
+            estimate = comparison.estimate(engine, metric)
+            if estimate is not None and estimate.low is None and estimate.note and estimate.code != UNTRAINED:
+                letters, labels = reasons.setdefault(estimate.note, ({}, {}))
+                letters[comparison.letter(engine.name)] = labels[_label(metric)] = None
+    return [f"{', '.join(letters)}: {'; '.join(labels)}: {reason}" for reason, (letters, labels) in reasons.items()]
+
+
+def _titled(title: str, table: Table) -> tuple[Table, Table]:
+    """The table with a title where there are no sections, and without one on the page."""
+    return replace(table, title=title, media=TEXT), replace(table, media=PAGE)
+
+
+def _verdicts(comparison: Comparison) -> Iterator[Block]:
+    """The table of verdicts: a row per pair, a column per metric."""
+    by_pair: dict[tuple[str, str], list[PairVerdict]] = {}
+    for verdict in comparison.card.verdicts:
+        by_pair.setdefault((verdict.a, verdict.b), []).append(verdict)
+    if not by_pair:
+        return
+    metrics = dict.fromkeys(verdict.change.metric for verdict in comparison.card.verdicts)
+    columns = (Column("", "left"), *(Column(SHORT_NAMES[metric]) for metric in metrics))
+    rows = [
+        (f"{comparison.letter(b)} against {comparison.letter(a)}", *map(verdict_text, verdicts))
+        for (a, b), verdicts in by_pair.items()
+    ]
+    table = Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in rows), notes=(METHOD,))
+    yield Section("Verdicts", _titled("Verdicts", table))
+
+
+def _expectations(expectations: Sequence[JudgedExpectation]) -> Iterator[Block]:
+    lines = tuple(expectation_text(judged) for judged in expectations)
+    if lines:
+        title = "Expected before the run"
+        yield Section(title, (Lines(title, lines, media=TEXT), Lines("", lines, media=PAGE)))
+
+
+def _pareto(comparison: Comparison) -> Iterator[Block]:
+    """The Pareto front on the page: a chart, or a sentence where fewer than two engines have a place in it."""
+    if len(comparison.engines) > 1:
+        figure = Figures((("pareto",),))
+        sentence = Note(f"{pareto_text(comparison)}.", quiet=False)
+        yield Section("Pareto front", (figure if len(pareto_places(comparison)) > 1 else sentence,), media=PAGE)
+
+
+def _over_length(comparison: Comparison) -> Iterator[Block]:
+    yield Figures((("latency",), ("energy",)))
+    yield _length_table(comparison, "Latency over the length of the input, ms", "latency")
+    if has_energy(comparison):
+        title = "Energy per utterance over the length of the input, gross, J"
+        yield _length_table(comparison, title, "energy_per_utterance_gross")
+    else:
+        yield Note(_energy_note(comparison), media=PAGE)
+    if comparison.fits:
+        yield Lines("Scaling fit: latency for d seconds of input", tuple(fit_lines(comparison)))
+
+
+def _length_table(comparison: Comparison, title: str, metric: str) -> Table:
+    """A row per length, a column per engine and, for two engines, the verdict on the second."""
+    letters = [comparison.letter(engine.name) for engine in comparison.engines]
+    headings = [*letters, *(["B against A"] if len(letters) == 2 else [])]
+    rows = []
+    for frames in comparison.frames:
+        cells = [Cell(f"{frames} ({frames / 100:g} s)")]
+        for engine in comparison.engines:
+            cells.append(_length_cell(comparison, comparison.lengths[engine.name, frames], metric))
+        if len(letters) == 2:
+            by_length = comparison.card.by_length
+            verdicts = [v for v in by_length if v.frames == frames and v.change.metric == metric]
+            cells += [Cell(verdict_text(verdict)) for verdict in verdicts]
+        rows.append(Row(tuple(cells)))
+    return Table((Column("frames of input", "left"), *map(Column, headings)), tuple(rows), title=title)
+
+
+def _length_cell(comparison: Comparison, result: Result, metric: str) -> Cell:
+    estimate = result.metrics.get(metric)
+    if estimate is None:
+        return Cell(failure_text(comparison, result))
+    definition = _definition(metric)
+    source = Source(comparison.lettered(result), metric, estimate, definition.scale)
+    if estimate.value is None:
+        return Cell(ABSENT.get(estimate.code, DASH), source=source)
+    return Cell(format_interval(estimate, definition.scale, definition.decimals), source=source)
+
+
+def _energy_note(comparison: Comparison) -> str:
+    """Why there is no curve of energy."""
+    if comparison.data.energy is None:
+        return "Energy was not measured: --energy asks for it."
+    reasons = dict.fromkeys(engine.metrics[ENERGY].note for engine in comparison.engines if ENERGY in engine.metrics)
+    return f"Energy could not be measured: {'; '.join(shortened(reason, 200) for reason in reasons)}."
+
+
+def _parameters(comparison: Comparison) -> Iterator[Block]:
+    lines = tuple(module_lines(comparison))
+    if lines:
+        yield Lines("Parameters by module", lines, media=TEXT)
+    if any(has_value(engine, "parameters") for engine in comparison.engines):
+        modules = Section("All modules, with their share and their multiply-adds", (Lines("", lines),), folded=True)
+        yield Section("Parameters", (Figures((("parameters",),)), *([modules] if lines else [])), media=PAGE)
+
+
+def _doubts(code: str, metric: str) -> bool:
+    """Whether a warning is about one metric in particular; those about the whole run stand on top of the page."""
+    if code in ("meters-disagree", "meter-log"):
+        return metric.startswith(("energy_", "mean_power", "idle_power", "sampled_"))
+    if code == "net-too-small":
+        return metric == "energy_per_audio_s_net"
+    return code == "languages" and metric == "wer"
+
+
+def _findings(comparison: Comparison) -> Iterator[str]:
+    """The Pareto front, the judged hypotheses and a sentence per pair; of a single engine, its speed."""
+    count = len(comparison.engines)
+    if count > 1:
+        yield pareto_text(comparison)
+    else:
+        yield from _single_engine(comparison.engines[0])
+    judged = [expectation.judgement for expectation in comparison.card.expectations]
+    counts = {kind: judged.count(kind) for kind in ("supported", "not supported", "undecided") if kind in judged}
+    if counts:
+        yield f"Hypotheses: {', '.join(f'{number} {kind}' for kind, number in counts.items())}"
+    if count > MOST_PAIRS_IN_WORDS:
+        yield f"Each of {count * (count - 1) // 2} pairs has a row in the table of verdicts"
+    else:
+        yield from _pair_findings(comparison.card.verdicts)
+    for engine in comparison.engines:
+        if engine.status != "ok":
+            reasons = (w.message for w in engine.warnings if w.code.startswith(("sample-", "model-")))
+            yield f"{shortened(engine.name, 60)}: {engine.status}; {next(reasons, 'nothing was measured')}"
+
+
+def _single_engine(engine: Result) -> Iterator[str]:
+    if has_value(engine, "rtfx"):
+        rtf, rtfx = format_value(engine.metrics["rtf"], most=4), format_value(engine.metrics["rtfx"])
+        median_ms = format_value(engine.metrics["latency_p50"], 1e3)
+        yield f"{shortened(engine.name, 60)}: RTF {rtf}, RTFx {rtfx}; median latency {median_ms} ms"
+
+
+def _pair_findings(verdicts: Sequence[PairVerdict]) -> Iterator[str]:
+    """A sentence per pair with a decided difference."""
+    for a, b in dict.fromkeys((verdict.a, verdict.b) for verdict in verdicts):
+        claims = [
+            f"{verdict.change.verdict} in {SHORT_NAMES[verdict.change.metric]} ({amount_text(verdict)})"
+            for verdict in verdicts
+            if (verdict.a, verdict.b) == (a, b)
+            and verdict.change.verdict not in ("undecided", "same", "small difference")
+        ]
+        if claims:
+            yield f"{shortened(b, 60)} against {shortened(a, 60)}: {', '.join(claims)}"

@@ -1,0 +1,90 @@
+"""The settings of `stopwav compare`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from stopwav.measure.plan import COMPARISON, Plan
+from stopwav.speech.corpus import BUNDLED
+from stopwav.studies.spec import Option, PythonOnly, StudySpec
+
+# Seconds 1 to 16, doubling: the lengths over which published comparisons of recognisers plot their curves.
+FRAMES = [100, 200, 400, 800, 1600]
+# As many as older reports average over; enough for a P95.
+SAMPLES = 100
+# The fewest rounds with a Student interval; each loads the engine anew, once for all lengths.
+ENERGY_ROUNDS = 3
+
+
+class CompareSpec(StudySpec):
+    """The settings of a comparison."""
+
+    engines: Annotated[
+        list[str],
+        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE…"),
+    ] = Field(min_length=1)
+    # Kept in rising order, each once.
+    frames: Annotated[list[int], Option("Lengths of input over which latency is measured, in frames of 10 ms.")] = (
+        Field(default=FRAMES, min_length=1)
+    )
+    samples: Annotated[
+        int, Option("Inputs drawn from the corpus by seed, for latency and word errors; divided among the rounds.")
+    ] = Field(default=SAMPLES, gt=0)
+    corpus: Annotated[
+        str,
+        Option("`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."),
+    ] = BUNDLED
+    energy: Annotated[bool, Option("Measure joules and watts at each length, by whatever meter is found.")] = False
+    energy_time_s: Annotated[
+        float,
+        Option("Seconds for which the work repeats at each length, unless its joules are known to 5 % before."),
+    ] = Field(default=60.0, gt=0)
+    meter_csv: Annotated[
+        str | None,
+        Option("Log of an external power meter, a line per reading: timestamp, watts. It may grow meanwhile."),
+    ] = None
+    expect: Annotated[
+        list[str], Option('Hypothesis to be judged, such as "a faster b"; repeatable.', metavar="TEXT")
+    ] = Field(default=[])
+    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=COMPARISON.rounds, gt=0)
+    depth: Annotated[int, Option("Levels of modules for parameters and operations.")] = Field(default=1, ge=0)
+    time_limit_s: Annotated[float, Option("Seconds that loading, or one call, may take.")] = Field(default=300.0, gt=0)
+    seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
+    # How a round is measured, where it is not as the default plan says.
+    plan: Annotated[Plan | None, PythonOnly()] = None
+
+    @field_validator("corpus", "meter_csv", mode="before")
+    @classmethod
+    def _as_text(cls, path: Any) -> Any:
+        return None if path is None else str(path)
+
+    @field_validator("frames")
+    @classmethod
+    def _rising(cls, values: list[int]) -> list[int]:
+        if not min(values) > 0:
+            raise ValueError("each must be above 0")
+        return sorted(set(values))
+
+    @model_validator(mode="after")
+    def _metered(self) -> CompareSpec:
+        # The log of a meter asks for energy.
+        self.energy = self.energy or self.meter_csv is not None
+        return self
+
+
+def plan_of(spec: CompareSpec) -> Plan:
+    """Return how the rounds of a run are measured."""
+    return replace(spec.plan or COMPARISON, rounds=spec.rounds, time_limit_s=spec.time_limit_s, seed=spec.seed)
+
+
+def round_inputs(spec: CompareSpec, index: int) -> range:
+    """Return which inputs belong to a round: each engine transcribes each input once, in one of the rounds."""
+    return range(index, spec.samples, spec.rounds)
+
+
+def energy_rounds(spec: CompareSpec) -> int:
+    """Return the number of rounds in which energy is measured."""
+    return min(ENERGY_ROUNDS, spec.rounds) if spec.energy else 0

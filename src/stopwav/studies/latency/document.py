@@ -1,0 +1,349 @@
+"""A latency run as a document: what a listener feels, why, what would help, and on the page every stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stopwav.record import UNTRAINED, Result
+from stopwav.report.document import (
+    Block,
+    Cell,
+    Column,
+    Detail,
+    Document,
+    Facts,
+    Figures,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Section,
+    Source,
+    Table,
+    Timelines,
+)
+from stopwav.report.text import (
+    DASH,
+    format_bytes,
+    format_interval,
+    format_number,
+    format_value,
+    missing,
+    verdict_text,
+)
+from stopwav.stats import Estimate, minimum_count
+from stopwav.stats.change import Change
+from stopwav.studies.latency.definitions import DEFINITIONS
+from stopwav.studies.latency.explain import Explanation, Gain
+from stopwav.studies.latency.metrics import BY_DEFINITION
+from stopwav.studies.latency.shown_metrics import GLANCE, definition_of, label_of, shown_sections
+from stopwav.studies.study import StudyRun
+
+# Where the count stands in a reason; no note holds it.
+_COUNT = "\0"
+CAUSES = {
+    "waiting": "waiting for audio",
+    "queue": "queueing",
+    "computing": "computing",
+    "stabilisation": "stabilisation",
+}
+
+
+def latency_document(run: StudyRun, detail: Detail) -> Document:
+    """Return the tables with why numbers are missing, what would help, and a sentence per engine."""
+    results = run.results
+    explanation: Any = run.extras.get("explanation")
+    # Of an explained run, the settings that were tried have a table of their own.
+    shown = results if explanation is None else results[:1]
+    findings = [latency_finding(result) for result in shown]
+    if explanation is not None:
+        findings.append(explanation_finding(explanation))
+    return Document(
+        title=f"Latency of {_listed([result.name for result in shown])}",
+        blocks=_page_blocks(run, explanation) if detail.page else tuple(_text_blocks(shown, explanation)),
+        findings=tuple(findings),
+        record=run.record,
+        warned=tuple(results),
+        measured=tuple(result for result in results if result.metrics),
+        doubts=DEFINITIONS.doubts,
+    )
+
+
+def latency_finding(result: Result) -> str:
+    """Return what a result says to someone who has not read the manual."""
+    if not result.metrics:
+        failures = (warning.message for warning in result.warnings if warning.code.startswith("stream-"))
+        return f"{result.name}: {result.status}; {next(failures, 'nothing was measured')}"
+    return f"{result.name}: {_pace(result)}; {_wait(result)}{_causes(result)}"
+
+
+def explanation_finding(explanation: Explanation) -> str:
+    """Return what to do, in a sentence; a setting is said to help only where that is shown beyond noise."""
+    gains = explanation.gains
+    if not gains:
+        return f"{explanation.base}: no setting could be measured"
+    helping = [gain for gain in gains if gain.felt.verdict == "faster" and gain.felt_s is not None]
+    listed = ", ".join(f"{gain.setting} by {format_number(-1e3 * (gain.felt_s or 0), 0)} ms" for gain in helping)
+    undecided = [gain.felt.more_rounds for gain in gains if gain.felt.verdict == "undecided"]
+    more = max((rounds for rounds in undecided if rounds is not None), default=None)
+    rest = f"; {len(undecided)} undecided" if undecided else ""
+    rest += f" ({more} more rounds should decide)" if more is not None else ""
+    if helping:
+        verb = "shortens" if len(helping) == 1 else "shorten"
+        return f"{explanation.base}: of {len(gains)} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
+    return f"{explanation.base}: none of {len(gains)} settings tried is shown to shorten the wait{rest}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _pace(result: Result) -> str:
+    if result.metrics["keeps_up"].value:
+        return "keeps up"
+    rtf, slope = result.metrics["rtf"], result.metrics["backlog_slope"]
+    factors = f"RTF {format_value(rtf)}, RTFx {format_value(result.metrics['rtfx'])}"
+    if rtf.value is not None and rtf.value < 1:
+        factors += f", but its backlog grows by {format_value(slope, 1e3)} ms per second of audio"
+    return f"does not keep up ({factors})"
+
+
+def _wait(result: Result) -> str:
+    p50, p95 = (result.metrics[f"word_latency_{p}"] for p in ("p50", "p95"))
+    if p50.code == UNTRAINED:
+        return f"{UNTRAINED}: no words to time"
+    if p50.value is None:
+        return f"word latency is unknown ({p50.note})"
+    tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
+    return f"word latency {format_value(p50)} s (P50){tail}"
+
+
+def _causes(result: Result) -> str:
+    """Word finalization latency with the share of each cause, in the order in which they occur."""
+    shares = {cause: result.metrics[f"share_{cause}"].value for cause in CAUSES}
+    known = {cause: share for cause, share in shares.items() if share is not None}
+    if not known:
+        return ""
+    committed = result.metrics["committed_latency_p50"]
+    final = f"; a word is final after {format_value(committed)} s (P50)" if committed.value is not None else ""
+    parts = [(f"{100 * share:.0f} %", CAUSES[cause]) for cause, share in known.items() if round(100 * share) != 0]
+    if not parts:
+        return final
+    first, *others = parts
+    return f"{final}; of that wait {', '.join([f'{first[0]} is {first[1]}', *map(' '.join, others)])}"
+
+
+def _text_blocks(results: Sequence[Result], explanation: Explanation | None) -> Iterator[Block]:
+    measured = [result for result in results if result.metrics]
+    if measured:
+        yield Note(_settings_line(measured[0]), quiet=False)
+        yield _numbers(measured)
+        yield Missing(tuple(_missing_reasons(measured)))
+    if explanation is not None:
+        yield from _explanation_blocks(explanation, f"What would help {explanation.base}")
+
+
+def _settings_line(result: Result) -> str:
+    params = result.params
+    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    return (
+        f"{params['utterances']} utterances of corpus {params['corpus']}, {params['audio_s']:.0f} s of audio, "
+        f"{params['words']} words, {params['pace']} pace, {rounds}; [95 % CI]"
+    )
+
+
+def _numbers(results: Sequence[Result]) -> Table:
+    """The table with a column per engine, and the rows that say something about one of them."""
+    rows: list[Row] = []
+    for heading, metrics in shown_sections(results):
+        rows.append(Row((Cell(heading),), heading=True))
+        for metric, unit in metrics.items():
+            # The rows above it add up to it.
+            label = f"{'= ' if metric == 'word_latency_mean' else ''}{label_of(metric, unit)}"
+            rows.append(Row((Cell(label), *(_cell(result, metric) for result in results))))
+    columns = (
+        Column("", "left", fold=True, least=34),
+        *(Column(result.name, colour=index) for index, result in enumerate(results)),
+    )
+    return Table(columns, tuple(rows), sortable=True)
+
+
+def _cell(result: Result, metric: str) -> Cell:
+    reason = "the engine marks no such stage" if result.metrics else f"not measured: {result.status}"
+    estimate = result.metrics.get(metric) or Estimate(None, note=reason)
+    definition = definition_of(metric)
+    source = Source(result.name, metric, estimate, definition.scale)
+    if estimate.value is None:
+        return Cell(missing(estimate), source=source)
+    if estimate.unit == "B":
+        return Cell(format_bytes(estimate.value), source=source)
+    if estimate.unit == "bool":
+        return Cell("yes" if estimate.value else "no", source=source)
+    shown = (definition.scale, definition.decimals)
+    return Cell(format_interval(estimate, *shown), format_value(estimate, *shown), source)
+
+
+def _missing_reasons(results: Sequence[Result]) -> Iterator[str]:
+    """Why numbers and intervals of the table are missing, each reason once with the rows that it is about."""
+    counts: dict[str, list[int]] = {}
+    labels: dict[str, dict[str, None]] = {}
+    for _, metrics in shown_sections(results):
+        for metric, unit in metrics.items():
+            for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
+                if estimate.low is None and estimate.note and estimate.code not in (UNTRAINED, BY_DEFINITION):
+                    reason, count = _reason(estimate, metric)
+                    counts.setdefault(reason, []).append(count)
+                    labels.setdefault(reason, {})[label_of(metric, unit)] = None
+    for reason, about in labels.items():
+        low, high = min(counts[reason]), max(counts[reason])
+        shown = str(low) if low == high else f"{low}–{high}"
+        yield f"{reason.replace(_COUNT, shown)}: {'; '.join(about)}"
+
+
+def _reason(estimate: Estimate, metric: str) -> tuple[str, int]:
+    """The reason, with a mark in the place of its count, and the count, in which alone many reasons differ."""
+    if estimate.effective_n is None and estimate.code != "too-few":
+        return estimate.note, 0
+    percent = metric.rpartition("_p")[2]
+    needed = minimum_count(int(percent) / 100)
+    if estimate.effective_n is None:
+        return f"needs {needed} events, has {_COUNT}", estimate.n
+    return f"effective n {_COUNT}; a P{percent} interval needs {needed}", estimate.effective_n
+
+
+def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]:
+    if explanation.gains:
+        yield _long_table(explanation, title)
+        yield _wide_table(explanation, title)
+    yield Note(
+        f"wait: change of {definition_of(explanation.felt).title}; ALGO: the algorithm's part of that change, by "
+        "definition; ×: chunk latency relative to the engine as it is; paired by round, Student's t on log ratios "
+        "(WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together"
+    )
+    reasons = tuple(_explanation_reasons(explanation))
+    if reasons:
+        yield Missing(reasons, media=("terminal", "page"))
+        yield Lines("Not measured, or without a verdict", reasons, media=("markdown",))
+
+
+def _long_table(explanation: Explanation, title: str) -> Table:
+    """A row per setting and quantity: what a terminal has room for."""
+    columns = (
+        Column("setting", "left", fold=True),
+        Column("", "left"),
+        Column("change"),
+        Column("verdict", "left", fold=True),
+    )
+    rows = []
+    for gain in explanation.gains:
+        for number, (quantity, change, verdict) in enumerate(_changes(gain)):
+            rows.append(Row(tuple(map(Cell, ("" if number else gain.setting, quantity, change, verdict)))))
+    return Table(columns, tuple(rows), title=title, media=("terminal",))
+
+
+def _wide_table(explanation: Explanation, title: str) -> Table:
+    """A row per setting."""
+    quantities = [quantity for quantity, *_ in _changes(explanation.gains[0])]
+    columns = (Column("setting", "left"), Column(quantities[0]), Column("verdict"), *map(Column, quantities[1:]))
+    rows = []
+    for gain in explanation.gains:
+        (_, wait, verdict), *others = _changes(gain)
+        texts = [gain.setting, wait, verdict, *(f"{change} {verdict}".strip() for _, change, verdict in others)]
+        rows.append(Row(tuple(map(Cell, texts))))
+    return Table(columns, tuple(rows), title=title, sortable=True, media=("markdown", "page"))
+
+
+def _changes(gain: Gain) -> list[tuple[str, str, str]]:
+    """The quantities that a setting changes: each with its change and the verdict, where there is one to speak of."""
+    felt = gain.felt
+    # The change in ms has the interval of its ratio.
+    low, high = (None if end is None or felt.a is None else felt.a * (end - 1) for end in (felt.low, felt.high))
+    return [
+        ("wait, ms", format_interval(Estimate(gain.felt_s, low, high), 1e3, 1), verdict_text(felt)),
+        ("ALGO, ms", format_number(1e3 * gain.algorithmic_s, 0), ""),
+        ("chunk latency P95, ×", *_change(gain.lag_p95)),
+        ("chunk latency P50, ×", *_change(gain.lag_p50)),
+        ("WER, points", *_change(gain.wer, 100)),
+    ]
+
+
+def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
+    if change.value is None:
+        return (UNTRAINED if change.code == UNTRAINED else DASH), ""
+    return format_interval(Estimate(change.value, change.low, change.high), scale), change.verdict
+
+
+def _explanation_reasons(explanation: Explanation) -> Iterator[str]:
+    """Why settings were not tried and why numbers are missing, each reason once."""
+    for setting, reason in explanation.left_out:
+        yield f"not measured: {setting}: {reason}"
+    reasons: dict[str, dict[str, None]] = {}
+    for gain in explanation.gains:
+        for change in (gain.felt, gain.lag_p95, gain.lag_p50, gain.wer):
+            if change.note and change.code != UNTRAINED:
+                reasons.setdefault(change.note, {})[definition_of(change.metric).title] = None
+    for reason, titles in reasons.items():
+        yield f"{reason}: {'; '.join(titles)}"
+
+
+def _page_blocks(run: StudyRun, explanation: Explanation | None) -> tuple[Block, ...]:
+    results, view = run.results, run.view
+    sections = [Section("At a glance", (_glance(results), Note(_GLANCE_NOTE)))]
+    if explanation is not None:
+        sections.append(Section(f"What would help {explanation.base}", tuple(_explanation_blocks(explanation, ""))))
+    if view["timelines"]:
+        timelines = tuple(view["timelines"])
+        # First the utterance of median length.
+        by_length = sorted(range(len(timelines)), key=lambda index: timelines[index]["audio_s"])
+        first = by_length[len(by_length) // 2]
+        sections.append(Section("One utterance, moment by moment", (Timelines(timelines, first, _TIMELINE_NOTE),)))
+    if view["waterfall"] or view["positions"]["points"]:
+        sections.append(Section("Why a word takes so long, and where", (Figures((("waterfall",), ("positions",))),)))
+    sections.append(Section("The numbers", (_numbers(results),)))
+    if view["distributions"]:
+        figures = Figures((("histogram-*", "ecdf-*"),), layout="grid")
+        sections.append(Section("What the machine does with each chunk", (Note(_SPREAD_NOTE), figures)))
+    cards = tuple((result.name, tuple(_engine_facts(result))) for result in results)
+    return (*sections, Section("The engines", (Facts(cards),)))
+
+
+_GLANCE_NOTE = (
+    "In brackets: 95 % interval. Point at a number, or move to it with the Tab key, for its definition. Click a "
+    "heading to sort. † has a note."
+)
+_TIMELINE_NOTE = (
+    "Each engine’s chunks are drawn from the start to the end of their processing, pale while they queue; a tick marks "
+    "when they are due. Below them, a line for each word of the text: hollow while it may still change, filled once it "
+    "is final."
+)
+_SPREAD_NOTE = (
+    "Above: how often a chunk took how long. Below: what share was done within a time. P50 solid, P95 dashed. Bins and "
+    "quantiles of all chunks."
+)
+
+
+def _glance(results: Sequence[Result]) -> Table:
+    rows = []
+    for index, result in enumerate(results):
+        cells = {metric: _cell(result, metric) for metric in GLANCE}
+        # Its interval is that of RTF: without it all columns fit a laptop's screen.
+        cells["rtfx"] = replace(cells["rtfx"], text=cells["rtfx"].short or cells["rtfx"].text)
+        status = "" if result.status == "ok" else result.status
+        rows.append(Row((Cell(result.name), *cells.values()), colour=index, status=status))
+    return Table((Column("engine", "left"), *map(Column, GLANCE.values())), tuple(rows), sortable=True)
+
+
+def _engine_facts(result: Result) -> Iterator[tuple[str, str]]:
+    engine: Any = result.params.get("engine") or {}
+    parameters = engine.get("parameters")
+    for label in ("version", "model", "device", "precision"):
+        if engine.get(label):
+            yield label, str(engine[label])
+    if isinstance(parameters, int):
+        yield "parameters", f"{parameters:,}"
+    for label, seconds in (("chunk", result.params.get("chunk_s")), ("look-ahead", engine.get("lookahead_s"))):
+        if isinstance(seconds, int | float):
+            yield label, f"{1e3 * seconds:g} ms"

@@ -1,0 +1,58 @@
+"""The settings of `stopwav latency`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, field_validator
+
+from stopwav.measure.clock import Pace
+from stopwav.studies.spec import Option, StudySpec
+
+
+class TriedKnob(BaseModel, extra="forbid"):
+    """A setting that an engine offers to try: the engine with it, or why it is not tried."""
+
+    setting: str
+    engine: str | None = None
+    unavailable: str = ""
+
+
+class LatencySpec(StudySpec):
+    """The settings of a latency run."""
+
+    engines: Annotated[
+        list[str],
+        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE…"),
+    ] = Field(min_length=1)
+    corpus: Annotated[
+        str,
+        Option("`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."),
+    ] = "bundled"
+    words: Annotated[str | None, Option("CTM file with the time of every word; default: found by alignment.")] = None
+    chunk_ms: Annotated[float | None, Option("Audio per push; default: what the engine asks for.")] = Field(
+        default=None, gt=0
+    )
+    pace: Annotated[
+        Pace,
+        Option(
+            "virtual: as fast as it goes, waiting reconstructed; real: by the clock; "
+            "idle: by the clock, the core asleep in between."
+        ),
+    ] = "virtual"
+    limit: Annotated[int | None, Option("Stream only this many utterances, drawn by seed.")] = Field(default=None, gt=0)
+    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
+    # Where the engine is fed by the clock, the length of the audio is added.
+    time_limit_s: Annotated[float, Option("Seconds an engine may take for one utterance.")] = Field(default=60.0, gt=0)
+    seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
+    explain: Annotated[
+        bool, Option("Measure what would help: the engine, and each setting it offers to try.", stored=False)
+    ] = False
+    # With `explain`, the settings that the first engine offers; the other engines are those with one of them each.
+    knobs: list[TriedKnob] | None = None
+
+    @field_validator("corpus", "words", mode="before")
+    @classmethod
+    def _as_text(cls, path: Any) -> Any:
+        return str(path) if isinstance(path, Path) else path

@@ -1,0 +1,91 @@
+"""The rounds of a loss: measured batch by batch in a worker, and read back from the run file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stopwav.errors import Status
+from stopwav.measure.rounds import Measurement, Round
+from stopwav.record import Record
+from stopwav.speech.batches import Batch
+from stopwav.studies.loss.batch_sets import BatchSet, batch_seed
+from stopwav.studies.loss.loss_step import LossRunner, loss_setup
+from stopwav.studies.loss.spec import LossSpec, plan_of
+from stopwav.studies.stored_rounds import Key, round_from_piece, round_to_piece
+from stopwav.studies.worker import Worker
+
+# A loss that fails on every batch would cost its start, or its time limit, on each of them. Running out of memory does
+# not count: a shorter batch may fit.
+MAX_FAILURES = 2
+DEADLY: tuple[Status, ...] = ("timeout", "crashed", "error")
+
+
+@dataclass(frozen=True)
+class LossRounds:
+    """The rounds of each batch of one loss at one setting."""
+
+    batches: tuple[Batch, ...]
+    rounds: tuple[tuple[Round, ...], ...]
+
+    @property
+    def good(self) -> dict[int, tuple[Round, ...]]:
+        """The rounds that count, by the number of the batch, of the batches that have any."""
+        counted = {number: Measurement("", {}, rounds).good for number, rounds in enumerate(self.rounds)}
+        return {number: rounds for number, rounds in counted.items() if rounds}
+
+
+def load_rounds(record: Record, loss: str, batch_set: BatchSet) -> LossRounds:
+    """Return the rounds of every batch of a loss that are in the run."""
+    rounds: list[list[Round]] = [[] for _ in batch_set.batches]
+    for piece in record.pieces:
+        if piece.key[0] == "step" and piece.key[2:4] == [loss, batch_set.setting.label]:
+            rounds[int(piece.key[4])].append(round_from_piece(piece))
+    return LossRounds(batch_set.batches, tuple(map(tuple, rounds)))
+
+
+def measure_round(spec: LossSpec, record: Record, loss: str, batch_set: BatchSet, index: int) -> None:
+    """Measure one round of a loss on every batch that is not in the record yet; each is recorded at once."""
+    setup = loss_setup(spec, loss, batch_set.setting.vocab)
+    with Worker(
+        LossRunner,
+        (setup, plan_of(spec)),
+        subject="loss",
+        load_limit_s=spec.time_limit_s,
+        max_deaths=MAX_FAILURES,
+        deadly=DEADLY,
+    ) as worker:
+        for number, batch in enumerate(batch_set.batches):
+            place = (loss, batch_set.setting.label, number)
+            _measure_batch(spec, record, worker, place, batch, index)
+
+
+def step_key(index: int, place: tuple[str, str, int], attempt: int) -> Key:
+    """Return the key of a round of a loss, setting and batch; `attempt` is 1 for one that was measured again."""
+    return ("step", index, *place, attempt)
+
+
+def _measure_batch(
+    spec: LossSpec, record: Record, worker: Worker, place: tuple[str, str, int], batch: Batch, index: int
+) -> None:
+    """Measure one batch; where the processor was throttled meanwhile, once more."""
+    pieces = [piece for piece in record.pieces if tuple(piece.key[:5]) == step_key(index, place, 0)[:5]]
+    # A run killed between the two still lacks the repetition.
+    for attempt in range(len(pieces), 2):
+        if attempt and not (pieces and pieces[0].data.get("throttled")):
+            return
+        round_ = _hopeless_round(record, place, index)
+        if round_ is None:
+            seed = batch_seed(spec, place[2])
+            outcome = worker.call("measure", batch, seed, time_limit_s=spec.time_limit_s)
+            round_ = outcome.value if outcome.ok else Round(0, outcome.status, outcome.message, outcome.last_words)
+        pieces.append(round_to_piece(step_key(index, place, attempt), replace(round_, index=index)))
+        record.append(pieces[-1])
+
+
+def _hopeless_round(record: Record, place: tuple[str, str, int], index: int) -> Round | None:
+    """The skipped round of a batch that ran out of memory or time in an earlier round: it would only do so again."""
+    for piece in record.pieces:
+        same_batch = piece.key[0] == "step" and piece.key[2:5] == list(place)
+        if same_batch and piece.key[1] != index and piece.status in ("oom", "timeout"):
+            return Round(index, "skipped", f"not tried again after round {piece.key[1]}: {piece.message}")
+    return None

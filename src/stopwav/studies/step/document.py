@@ -1,0 +1,324 @@
+"""A step run as a document: the tree of its rows, phases, memory, processes and profile; and several runs compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from stopwav.errors import StopwavError
+from stopwav.measure.training_step import PHASES
+from stopwav.record import Result
+from stopwav.report.document import (
+    PAGE,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Detail,
+    Document,
+    Figures,
+    Lines,
+    Note,
+    Row,
+    Section,
+    Table,
+)
+from stopwav.report.text import DASH, format_bytes, format_number, format_value, plain
+from stopwav.stats import Estimate
+from stopwav.studies.step.tree import StepTree, TreeRow
+from stopwav.studies.study import StudyRun
+
+# A mark at the share, explained below the table: there may be one for every row.
+DOUBT = "~"
+_DOUBT_NOTE = f"{DOUBT} a share that cannot be trusted: hooks cost about as much, or it varies by more than itself"
+# Operators and modules of a profiled step that are listed.
+MOST_PROFILED = 10
+MOST_PROFILED_ON_PAGE = 20
+# Longer names make a row that nobody can read.
+LONGEST_NAME = 60
+
+
+def step_document(run: StudyRun, detail: Detail) -> Document:
+    """Return the tree, what is said of the whole step, its charts and processes; with labels, those rows alone."""
+    tree = StepTree(run.results)
+    model = str(tree.step.params["model"])
+    title = f"Training step of {plain(model, 40)}"
+    if not tree.step.metrics:
+        return Document(title, findings=(_failure(tree.step),), record=run.record, warned=(tree.step,))
+    settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)
+    if detail.labels is not None:
+        return Document(title, (settings, _label_table(tree, detail.labels)), record=run.record)
+    return Document(
+        title=title,
+        blocks=(
+            settings,
+            Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree))),
+            Section("At a glance", (Figures((("*",),)),), media=PAGE),
+            *_processes(tree),
+            *_profile(tree.step),
+        ),
+        findings=tuple(_findings(tree)),
+        record=run.record,
+        warned=tuple(_warned(run.results)),
+        measured=tuple(run.results),
+    )
+
+
+def step_comparison(runs: Sequence[StudyRun]) -> Document:
+    """Return the milliseconds of a step and the share of each row, a column for each run.
+
+    Rows that only some of the runs have, as where they differ in the loss, stand after those that they share.
+    """
+    trees = [StepTree(run.results) for run in runs]
+    rows = [{row.result.name: row for row in tree.shown()} if tree.step.metrics else {} for tree in trees]
+    names = list(dict.fromkeys(name for by_name in rows for name in by_name))
+    models = [Column(plain(str(run.record.header.spec.get("model")), LONGEST_NAME)) for run in runs]
+    links = [Cell(run.record.path.stem, href=f"#s{index}-run") for index, run in enumerate(runs)]
+    times = [tree.step.metrics["step_time"].value if tree.step.metrics else None for tree in trees]
+    body = [_compared_row([by_name.get(name) for by_name in rows]) for name in names]
+    table = Table(
+        (Column("ms per step (share)", "left"), *models),
+        (
+            Row((Cell("run"), *links)),
+            Row((Cell("clean step, wall time"), *(Cell(_milliseconds(time_s)) for time_s in times))),
+            *body,
+        ),
+        title="Comparison of steps",
+    )
+    return Document(f"{len(runs)} runs compared", (table,))
+
+
+def _compared_row(rows: Sequence[TreeRow | None]) -> Row:
+    first = next(row for row in rows if row is not None)
+    cells = [DASH if row is None else _time_and_share(row.result) for row in rows]
+    return Row((Cell(first.name), *map(Cell, cells)), depth=first.depth)
+
+
+def _time_and_share(row: Result) -> str:
+    time_s, share = row.metrics["total_time"].value, row.metrics["share"].value
+    return DASH if time_s is None or share is None else f"{_milliseconds(time_s)} ({100 * share:.1f} %)"
+
+
+def _settings(step: Result) -> str:
+    """The device, number format, rounds and clock of the steps."""
+    params = step.params
+    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    dtype = f"{params['dtype']} autocast" if params["autocast"] else str(params["dtype"])
+    steps = "1 step" if params["steps"] == 1 else f"{params['steps']} steps"
+    return f"on {params['device']}, {dtype}, {rounds} of {steps}; {params['clock']} time"
+
+
+def _failure(step: Result) -> str:
+    messages = (warning.message for warning in step.warnings if warning.code.startswith("step-"))
+    return f"Nothing was measured: {next(messages, 'no step was run')}"
+
+
+def _tree_table(rows: Sequence[TreeRow]) -> Table:
+    columns = (
+        Column("row", "left", shorten=True),
+        Column("share"),
+        Column("forward ms"),
+        Column("backward ms"),
+        Column("saved activations"),
+        Column("parameters", wide=True),
+        Column("calls", wide=True),
+        Column("layers", "left", wide=True),
+    )
+    return Table(columns, tuple(_tree_row(row) for row in rows))
+
+
+def _tree_row(row: TreeRow) -> Row:
+    metrics = row.result.metrics
+    parameters = metrics.get("parameters")
+    texts = (
+        _row_milliseconds(metrics["forward_time"]),
+        _row_milliseconds(metrics["backward_time"]),
+        _size(metrics["held_bytes"]),
+        "" if parameters is None else f"{parameters.value or 0.0:,.0f}",
+        _calls(row.result),
+        _layer_range(row.result),
+    )
+    share = Cell(_share(row.result), bar=metrics["share"].value or 0.0)
+    return Row((Cell(plain(row.name, LONGEST_NAME)), share, *map(Cell, texts)), depth=row.depth)
+
+
+def _label_table(tree: StepTree, pattern: str) -> Table:
+    """The rows whose label matches a regular expression, in the order of the tree."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise StopwavError(f"--labels {pattern!r}: not a regular expression ({error})") from None
+    rows = [row.result for row in tree.shown()]
+    labelled = [(str(row.params["label"]), row) for row in rows if row.params["label"]]
+    columns = (Column("label", "left", shorten=True), *map(Column, ("share", "forward ms", "backward ms", "calls")))
+    cells = [
+        (
+            plain(label, LONGEST_NAME),
+            _share(row),
+            _row_milliseconds(row.metrics["forward_time"]),
+            _row_milliseconds(row.metrics["backward_time"]),
+            _calls(row),
+        )
+        for label, row in labelled
+        if wanted.search(label)
+    ]
+    return Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in cells))
+
+
+def _notes(tree: StepTree) -> list[Note]:
+    """What is said of the step as a whole, and what the mark of a doubtful row means."""
+    texts = (_phases(tree.step), _memory(tree.step), _overhead(tree.step))
+    notes = [Note(text, quiet=False) for text in texts if text]
+    doubtful = any(row.params["doubtful"] for row in tree.rows)
+    return [*notes, Note(_DOUBT_NOTE)] if doubtful else notes
+
+
+def _phases(step: Result) -> str:
+    times = {name: step.metrics[f"{name}_time"].value or 0.0 for name in PHASES}
+    whole = sum(times.values())
+    if not whole:
+        return ""
+    return "By phase: " + " · ".join(f"{name} {100 * time_s / whole:.1f} %" for name, time_s in times.items())
+
+
+def _memory(step: Result) -> str:
+    """The peak of memory and where it is, and what memory is used for."""
+    peak = step.metrics.get("peak_bytes")
+    if peak is None or peak.value is None:
+        return ""
+    uses = (("held_bytes", "saved activations"), ("gradient_bytes", "gradients"), ("state_bytes", "optimiser state"))
+    sizes = [f"{format_bytes(step.metrics[name].value or 0.0)} {use}" for name, use in uses if name in step.metrics]
+    return f"Peak memory {format_bytes(peak.value)} {plain(peak.note)}; {', '.join(sizes)}"
+
+
+def _overhead(step: Result) -> str:
+    overhead = step.metrics.get("overhead")
+    if overhead is None or overhead.value is None:
+        return ""
+    ends = "" if overhead.low is None or overhead.high is None else f" [{overhead.low:+.1%} to {overhead.high:+.1%}]"
+    return f"Profiling overhead {overhead.value:+.1%}{ends}; times are shares of clean steps".replace("%", " %")
+
+
+def _processes(tree: StepTree) -> list[Block]:
+    lines = []
+    for rank in tree.ranks:
+        waiting = 100 * (rank.metrics["communication_share"].value or 0.0)
+        step_ms = format_value(rank.metrics["step_time"], 1e3)
+        lines.append(f"{rank.name}: a step takes {step_ms} ms, {waiting:.1f} % of it waiting for the others")
+    return [Lines("Processes", tuple(lines))] if lines else []
+
+
+def _profile(step: Result) -> list[Block]:
+    """The operators and modules of the profiled step, where there is one."""
+    profile = cast("dict[str, Any] | None", step.params.get("profile"))
+    if profile is None:
+        return []
+    idle = profile["idle_share"]
+    about = Note(
+        "One step under torch.profiler, which slows it: read what is large, and not how long it takes. "
+        f"Trace: {profile['file']}, beside the run file; open it at ui.perfetto.dev."
+        + ("" if idle is None else f" The device was idle {100 * idle:.1f} % of the step.")
+    )
+    text, page = _profile_tables(profile, MOST_PROFILED), _profile_tables(profile, MOST_PROFILED_ON_PAGE)
+    tables = [*(replace(table, media=TEXT) for table in text), *(replace(table, media=PAGE) for table in page)]
+    return [Section("Under the profiler", (about, *tables))]
+
+
+def _profile_tables(profile: dict[str, Any], most: int) -> list[Table]:
+    operators = [
+        (name, str(calls), _profiled_ms(self_s), _profiled_ms(total_s))
+        for name, calls, self_s, total_s in profile["operators"][:most]
+    ]
+    modules = [
+        (row or "model", direction, _profiled_ms(seconds), str(count), ", ".join(names[:2]))
+        for row, direction, seconds, count, names in profile["modules"][:most]
+    ]
+    work = "Kernels" if profile["kernels"] else "Operators"
+    return [
+        Table(
+            (Column("operator", "left", shorten=True), *map(Column, ("calls", "self ms", "total ms"))),
+            tuple(Row(tuple(map(Cell, texts))) for texts in operators),
+            title="Operators, under the profiler",
+        ),
+        Table(
+            (
+                Column("module", "left", fold=True),
+                Column("direction", "left"),
+                Column("ms"),
+                Column("count"),
+                Column("most expensive", "left", fold=True),
+            ),
+            tuple(Row(tuple(Cell(plain(text, LONGEST_NAME)) for text in texts)) for texts in modules),
+            title=f"{work} by module, under the profiler",
+        ),
+    ]
+
+
+def _findings(tree: StepTree) -> list[str]:
+    """A sentence on the step, on forward against backward, and on the rows that take most."""
+    metrics = tree.step.metrics
+    whole = f"A step takes {format_value(metrics['step_time'], 1e3)} ms"
+    if "frames_per_second" in metrics:
+        whole += f", {format_number(metrics['frames_per_second'].value or 0.0, 0)} frames per second"
+    if "padding_efficiency" in metrics:
+        whole += f"; {100 * (1 - (metrics['padding_efficiency'].value or 0.0)):.0f} % padding"
+    findings = [whole]
+    forward, backward = (metrics[f"{name}_time"].value or 0.0 for name in ("forward", "backward"))
+    if forward:
+        findings.append(f"Backward takes {backward / forward:.1f} times as long as forward")
+    largest = tree.leaves()[:3]
+    if largest:
+        shares = (
+            f"{plain(str(row.params['label'] or row.name), LONGEST_NAME)} {_percent(row.metrics['share'])}"
+            for row in largest
+        )
+        findings.append(f"Most of it goes to {', '.join(shares)}")
+    return findings
+
+
+def _warned(results: Sequence[Result]) -> list[Result]:
+    """The results with the warnings that no mark in the table stands for."""
+    kept = [
+        replace(result, warnings=tuple(warning for warning in result.warnings if warning.code != "below-noise"))
+        for result in results
+    ]
+    return [result for result in kept if result.warnings]
+
+
+def _share(row: Result) -> str:
+    return f"{DOUBT if row.params['doubtful'] else ''}{_percent(row.metrics['share'])}"
+
+
+def _calls(row: Result) -> str:
+    calls = row.metrics["calls"].value
+    return f"{calls:g}" if calls else ""
+
+
+def _layer_range(row: Result) -> str:
+    """The times of the quickest and the slowest of repeated layers."""
+    low, high = row.metrics.get("layer_time_min"), row.metrics.get("layer_time_max")
+    return "" if low is None or high is None else f"{format_value(low, 1e3)}–{format_value(high, 1e3)} ms each"
+
+
+def _size(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return DASH
+    return format_bytes(estimate.value) if estimate.value else ""
+
+
+def _percent(estimate: Estimate) -> str:
+    return DASH if estimate.value is None else f"{100 * estimate.value:.1f} %"
+
+
+def _row_milliseconds(estimate: Estimate) -> str:
+    return "" if estimate.value == 0 else _milliseconds(estimate.value)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return DASH if seconds is None else format_number(1e3 * seconds, 2 if seconds < 0.1 else 1)
+
+
+def _profiled_ms(seconds: float) -> str:
+    return format_number(1e3 * seconds, 2)

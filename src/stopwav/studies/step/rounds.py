@@ -1,0 +1,135 @@
+"""Rounds of steps, in a worker or in the user's own process: each step, then in the first round memory and profile."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from stopwav.errors import StopwavError
+from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
+from stopwav.measure.training_step import TrainingJob
+from stopwav.record import Piece, Record, new_path
+from stopwav.studies.spec import make_header
+from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.step_runner import StepRunner
+from stopwav.studies.traces import traces_folder
+from stopwav.studies.worker import outcome_to_piece
+
+
+class StepProcess(Protocol):
+    """The process that runs the steps, a worker's or this one: it calls methods of a StepRunner."""
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome: ...
+
+
+class ThisProcess:
+    """A runner in this process: running out of memory is an outcome, and anything else an error."""
+
+    def __init__(self, runner: StepRunner) -> None:
+        self._runner = runner
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
+        """Return the outcome of a call; no time limit can be kept here."""
+        try:
+            return Outcome("ok", getattr(self._runner, method)(*arguments))
+        except StopwavError:
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                return Outcome("oom", message=describe_error(error))
+            raise StopwavError(f"step: a step failed: {describe_error(error)}") from error
+
+
+def measure_round(spec: StepSpec, record: Record, index: int, process: StepProcess) -> None:
+    """Measure what is not in the record yet; each step is recorded at once, and one that fails ends the round."""
+    missing = [number for number in range(spec.steps) if ("step", index, number) not in record]
+    passes = ["memory", *(["profile"] if spec.profile else [])]
+    if not missing and (index or all((name, 0) in record for name in passes)):
+        return
+    ready = process.call("warm_up", time_limit_s=spec.time_limit_s)
+    if ("ready", index) not in record:
+        record.append(outcome_to_piece(("ready", index), ready))
+    if not ready.ok:
+        return
+    for number in missing:
+        outcome = process.call("measure", number, time_limit_s=spec.time_limit_s)
+        record.append(outcome_to_piece(("step", index, number), outcome))
+        spec.report("measuring", index * spec.steps + number + 1, spec.rounds * spec.steps)
+        if not outcome.ok:
+            return
+    if index == 0:
+        _run_passes(spec, record, process)
+
+
+def _run_passes(spec: StepSpec, record: Record, process: StepProcess) -> None:
+    """Measure memory and, where it is asked for, profile, on the batch that takes most."""
+    largest = process.call("largest", time_limit_s=spec.time_limit_s)
+    number = largest.value if largest.ok else 0
+    if ("memory", 0) not in record:
+        outcome = process.call("memory", number, time_limit_s=spec.time_limit_s)
+        record.append(outcome_to_piece(("memory", 0), outcome))
+    if spec.profile and ("profile", 0) not in record:
+        outcome = process.call("profile", traces_folder(record), number, time_limit_s=spec.time_limit_s)
+        record.append(outcome_to_piece(("profile", 0), outcome))
+
+
+def check_own_job(spec: StepSpec, model: Any, make_batch: Any, loss_fn: Any, optimizer: Any) -> TrainingJob:
+    """Return the user's job; raise an error that names the part that is missing or of a wrong type."""
+    for name, part in (("make_batch", make_batch), ("loss_fn", loss_fn)):
+        if not callable(part):
+            raise StopwavError(
+                f"step: {name}= is missing; with a model of your own give make_batch, loss_fn, optimizer"
+            )
+    if not hasattr(model, "named_modules"):
+        raise StopwavError(f"step: the model is a {type(model).__name__}; give a torch.nn.Module or a name")
+    if not hasattr(optimizer, "zero_grad"):
+        raise StopwavError(f"step: optimizer={optimizer!r}; with a model of your own give a torch.optim optimiser")
+    return TrainingJob(model, make_batch, loss_fn, optimizer, spec.device, spec.dtype if spec.autocast else None)
+
+
+def device_of(model: Any) -> str:
+    """Return the device of a model's first parameter; the CPU where it has none."""
+    first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
+    return "cpu" if first is None else str(first.device)
+
+
+def run_own_job(spec: StepSpec, job: TrainingJob) -> Record:
+    """Return the run of a job's steps, measured here; of several processes it holds the steps of each."""
+    job.model.train()
+    runner = StepRunner(job, depth=spec.depth, modules=spec.modules, steps=spec.steps)
+    rank, count = _rank()
+    # Every process measures into a file of its own, and the first one gathers them.
+    path = new_path(spec.save, "step") if rank == 0 else new_path(spec.save, f"step-rank{rank}")
+    with Record.create(path, make_header("step", spec)) as record:
+        try:
+            measure_round(spec, record, 0, ThisProcess(runner))
+        except StopwavError:
+            if not record.pieces:
+                path.unlink()
+            raise
+        if count > 1:
+            _gather(record, rank, count)
+        record.finish()
+    if rank:
+        path.unlink()
+    return record
+
+
+def _rank() -> tuple[int, int]:
+    """The number of this process, and how many there are."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        return 0, 1
+    return dist.get_rank(), dist.get_world_size()
+
+
+def _gather(record: Record, rank: int, count: int) -> None:
+    """Add the steps of the other processes to the record of the first."""
+    import torch.distributed as dist
+
+    own = [piece.model_dump() for piece in record.pieces if piece.key[0] == "step"]
+    gathered: list[Any] | None = [None] * count if rank == 0 else None
+    dist.gather_object(own, gathered)
+    for other, pieces in enumerate(gathered or ()):
+        for fields in pieces if other else ():
+            record.append(Piece(**{**fields, "key": ["rank", other, *fields["key"]]}))

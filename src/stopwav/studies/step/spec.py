@@ -1,0 +1,71 @@
+"""The settings of `stopwav step`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from stopwav.studies.spec import Option, StudySpec
+
+# The most frames before subsampling that a batch of the published experiment holds.
+MAX_FRAMES = 30_000
+# Optimisers of the reference; a job of your own brings its own.
+Optimizer = Literal["adamw", "adam", "sgd"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+class StepSpec(StudySpec):
+    """The settings of a step run."""
+
+    # In the run of a model that Python code handed over: its class.
+    model: Annotated[
+        str,
+        Option(
+            "`conformer-transducer[,key=value…]`, or FILE.py:FUNCTION, which returns a model, its batches, its loss "
+            "and its optimiser.",
+            positional=True,
+            metavar="MODEL",
+        ),
+    ]
+    shapes: Annotated[str, Option("`librispeech`, or a .csv (columns T,U), .npz or .pt file of shapes.")] = (
+        "librispeech"
+    )
+    max_frames: Annotated[int | None, Option("Most input frames of a batch; 30000, sorted, without --batch-size.")] = (
+        Field(default=None, gt=0)
+    )
+    batch_size: Annotated[int | None, Option("Utterances per batch, instead of --max-frames.")] = Field(
+        default=None, gt=0
+    )
+    sort: Annotated[bool, Option("Sort by length before batches are made.")] = False
+    steps: Annotated[int, Option("Steps, each on a batch of its own, over the whole range of lengths.")] = Field(
+        default=10, gt=0
+    )
+    depth: Annotated[int, Option("How deep modules are watched; the number of a layer does not count.")] = Field(
+        default=3, ge=0
+    )
+    modules: Annotated[list[str], Option("Watch these modules too, however deep; repeatable.", metavar="PATTERN")] = (
+        Field(default_factory=list)
+    )
+    optimizer: Annotated[Optimizer, Option("adamw, adam or sgd; a job of your own brings its own.")] = "adamw"
+    dtype: Annotated[Dtype, Option("float32, bfloat16 or float16.")] = "float32"
+    autocast: Annotated[bool, Option("Compute in --dtype by autocast.")] = False
+    compile: Annotated[bool, Option("Compile the model; then only the whole has a row.")] = False
+    device: Annotated[str, Option("cpu, cuda or cuda:N.")] = "cpu"
+    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
+    time_limit_s: Annotated[float, Option("Seconds that loading, or one step, may take.")] = Field(default=600.0, gt=0)
+    memory_limit_gb: Annotated[
+        float | None, Option("GB of host memory that a process may use before it counts as out of memory.")
+    ] = Field(default=None, gt=0)
+    profile: Annotated[bool, Option("Run one more step under torch.profiler: operators, kernels, a trace.")] = False
+    seed: Annotated[int, Option("Seed of weights, features and batches.")] = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _one_batching(self) -> StepSpec:
+        if self.max_frames is not None and self.batch_size is not None:
+            raise ValueError("--max-frames and --batch-size: give one of them, not both")
+        if self.max_frames is None and self.batch_size is None:
+            self.max_frames, self.sort = MAX_FRAMES, True
+        if self.autocast and self.dtype == "float32":
+            raise ValueError("--autocast computes in bfloat16 or float16: give one of them as --dtype")
+        return self

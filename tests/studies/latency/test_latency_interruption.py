@@ -1,0 +1,91 @@
+"""A run that is stopped, by Ctrl-C or by force, loses nothing and repeats nothing."""
+
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from killed_runs import kill_and_resume
+from latency_runs import MakeCorpus, run, script
+
+from stopwav.record import Record
+
+# Few enough that a run gets to its end between kills, many enough that it takes several lives.
+UTTERANCES = 60
+SCRIPT = """
+import sys
+import stopwav
+save, corpus, engine = sys.argv[1:]
+stopwav.latency([engine], corpus=corpus, words=f"{corpus}/words.ctm", rounds=1, save=save, resume=True)
+"""
+# An engine that lets the first stream, at most 20 more to warm up, and 9 others pass, and then waits for a file.
+GATED = """
+import pathlib, time
+from stopwav import EngineInfo, Hypothesis
+class Gated:
+    info = EngineInfo(name="gated", version="1")
+    opened = 0
+    def open(self):
+        self.opened += 1
+        while self.opened > 30 and not pathlib.Path(__file__).with_name("gate").exists():
+            time.sleep(0.01)
+        return self
+    def push(self, samples): return []
+    def finish(self): return [Hypothesis("one two")]
+"""
+
+
+def test_a_finished_run_is_not_run_again(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    corpus = tiny_corpus()
+    first = run("fake", corpus, tmp_path)
+    again = run("fake", corpus, tmp_path, resume=True)
+    assert again.path == first.path
+    other = run("fake", corpus, tmp_path, resume=True, chunk_ms=50)
+    assert other.path != first.path
+
+
+def streams(record: Record) -> list[str]:
+    return sorted(str(piece.key[3]) for piece in record.pieces if piece.key[0] == "stream")
+
+
+# The run file is cut at every byte by test_record; these kills show that a study resumes from it.
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.soak)])
+def test_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorpus, tmp_path: Path, kills: int) -> None:
+    corpus = tiny_corpus(count=UTTERANCES, seconds=0.3)
+    engine = script(tmp_path, service_ms=0.5, final="one two", partials=["one", "one two"])
+    record = kill_and_resume(SCRIPT, tmp_path / "runs", corpus, engine, kills=kills, most=8)
+    assert streams(record) == [f"u{k:03d}" for k in range(UTTERANCES)]
+
+
+def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    corpus = tiny_corpus(count=UTTERANCES, seconds=0.2)
+    (tmp_path / "gated.py").write_text(GATED)
+    command = [
+        *(sys.executable, "-m", "stopwav", "latency", f"{tmp_path / 'gated.py'}:Gated", "--corpus", str(corpus)),
+        *("--words", str(corpus / "words.ctm"), "--rounds", "1", "--no-html", "--save", str(tmp_path / "runs")),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start inherits that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    while not any(path.read_bytes().count(b"\n") > 4 for path in (tmp_path / "runs").glob("*.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    (tmp_path / "gate").touch()
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "runs").glob("*.jsonl")
+    assert streams(Record.read(path)) == [f"u{k:03d}" for k in range(UTTERANCES)]
