@@ -101,7 +101,9 @@ def test_failed_streams_have_the_messages_they_had() -> None:
         "flaky.py:Flaky": "ok",
         "flaky.py:Never": "error",
     }
-    messages = {(name, warning.code): warning.message for name, result in by_name.items() for warning in result.warnings}
+    messages = {
+        (name, warning.code): warning.message for name, result in by_name.items() for warning in result.warnings
+    }
     assert "did not load: OSError: model.bin: no such file" in messages["flaky.py:Never", "stream-error"]
     assert "u3.wav is empty" in messages["fake:script.json", "stream-error"]
     flaky = [warning.message for warning in by_name["flaky.py:Flaky"].warnings]
