@@ -49,14 +49,14 @@ def checked_lengths(
             shape = tuple(one.shape)
             raise StopwavError(f"{name} of shape {shape} and {one.dtype}; give {batch} integers, one an utterance")
     on_host = None
-    if all(one.device.type == "cpu" for one in given):
+    if all(tensor.device.type == "cpu" for tensor in given):
         on_host = tuple(zip(given[0].tolist(), given[1].tolist(), strict=True))
         for index, (frame_count, label_count) in enumerate(on_host):
             if not 1 <= frame_count <= frames:
                 raise StopwavError(f"utterance {index} has {frame_count} frames; the batch has room for 1 to {frames}")
             if not 0 <= label_count <= labels:
                 raise StopwavError(f"utterance {index} has {label_count} labels; the batch has room for 0 to {labels}")
-    held = [one.to(device, torch.int64, non_blocking=True) for one in given]
+    held = [tensor.to(device, torch.int64, non_blocking=True) for tensor in given]
     return Lengths(held[0].clamp(0, frames), held[1].clamp(0, labels), on_host)
 
 

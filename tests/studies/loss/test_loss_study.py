@@ -203,7 +203,7 @@ def test_every_flag_of_the_command_line_reaches_the_run(tmp_path: Path) -> None:
     printed = command("loss", "torch", *options)
     assert printed.code == 0, printed.stderr
     assert "traces in" in printed.stderr
-    assert "aten::" in printed.stdout
+    assert "aten::" in printed.stderr
     assert "gradient_deviation" in printed.stdout
     (path,) = tmp_path.glob("loss-*.jsonl")
     assert path.with_suffix(".html").exists()
