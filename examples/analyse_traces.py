@@ -25,11 +25,11 @@ def traced_training(folder: str) -> None:
 with tempfile.TemporaryDirectory() as made:
     if len(sys.argv) == 1:
         traced_training(made)
-    found = stopwav.analyse(sys.argv[1] if len(sys.argv) > 1 else made)
+    analysis = stopwav.analyse(sys.argv[1] if len(sys.argv) > 1 else made)
 
-print(f"{len(found.files)} traces read, {len(found.skipped)} skipped")
-for operator in found.operators[:3]:
+print(f"{len(analysis.files)} traces read, {len(analysis.skipped)} skipped")
+for operator in analysis.operators[:3]:
     print(f"{operator.name}: {operator.calls} calls, {1e3 * operator.self_s:.3f} ms of its own")
-for timeline in found.memory:
+for timeline in analysis.memory:
     print(f"{timeline.device}: {timeline.peak_bytes} bytes at the peak")
-print("no kernels: nothing ran on a device" if found.idle_share is None else f"idle: {found.idle_share:.0%}")
+print("no kernels: nothing ran on a device" if analysis.idle_share is None else f"idle: {analysis.idle_share:.0%}")

@@ -5,7 +5,7 @@ import sys
 import stopwav
 
 folder = sys.argv[1] if len(sys.argv) > 1 else "stopwav-runs"
-record = stopwav.latency(["pocketsphinx"], limit=6, rounds=1, save=folder)
+record = stopwav.latency(["pocketsphinx"], limit=3, rounds=1, save=folder)
 
 for result in stopwav.results(record):
     print(f"{result.name}: {result.status}, {result.params['utterances']} utterances, {result.params['words']} words")
@@ -20,5 +20,5 @@ for result in stopwav.results(record):
 
 # Only raw observations are stored: reading the file computes the same numbers again.
 again = stopwav.results(stopwav.Record.read(record.path))
-same = [one.metrics for one in again] == [one.metrics for one in stopwav.results(record)]
+same = [result.metrics for result in again] == [result.metrics for result in stopwav.results(record)]
 print(f"read again from {record.path.name}: {'the same numbers' if same else 'other numbers'}")

@@ -22,9 +22,10 @@ time = measurement.time
 if time.value is None or time.low is None or time.high is None:
     raise SystemExit(f"spectrum: {measurement.status}: {time.note}")
 print(f"spectrum: {1e3 * time.value:.2f} ms [{1e3 * time.low:.2f} to {1e3 * time.high:.2f}], {time.n} values")
-for one in measurement.good:
-    assert one.samples is not None
-    print(f"  round {one.index}: first call {1e3 * one.samples.first_s:.2f} ms, then {1e3 * one.median_s:.2f} ms")
+for round_ in measurement.good:
+    assert round_.samples is not None
+    first_ms, median_ms = 1e3 * round_.samples.first_s, 1e3 * round_.median_s
+    print(f"  round {round_.index}: first call {first_ms:.2f} ms, then {median_ms:.2f} ms")
 print(f"  {measurement.outliers.count} of {measurement.outliers.n} values are outliers: shown, never removed")
 for caution in measurement.cautions:
     print(f"  ! {caution.code}: {caution.message}")

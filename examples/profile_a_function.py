@@ -19,7 +19,7 @@ def spectrum(samples: np.ndarray) -> np.ndarray:
 for samples in audio:
     spectrum(samples)
 
-with stopwav.profile("sort everything") as found:
+with stopwav.profile("sort everything") as measured:
     np.sort(audio, axis=None)
 
 # The same numbers from Python, at any time.
@@ -27,6 +27,6 @@ seen = stopwav.profiles()["spectrum"]
 p95 = seen.p95.value
 print(f"spectrum: {seen.calls} calls, P95 {'none' if p95 is None else f'{1e3 * p95:.2f} ms'}")
 print(f"frames: {seen.stages['frames'].total_s / seen.total_s:.0%} of it")
-if found.host is not None:
-    print(f"sort everything: {found.host.over_baseline_bytes / 2**20:.0f} MiB on top")
-print(f"sort everything: P95 {found.p95.note}")
+if measured.host is not None:
+    print(f"sort everything: {measured.host.over_baseline_bytes / 2**20:.0f} MiB on top")
+print(f"sort everything: P95 {measured.p95.note}")

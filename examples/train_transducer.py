@@ -22,10 +22,11 @@ COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 LETTERS = "abcdefghijklmnopqrstuvwxyz' "  # 0 is the blank, so letters begin at 1
 
 # By length, so that a batch has little padding.
-utterances = sorted(bundled_corpus().utterances[:COUNT], key=lambda one: len(one.text))
-features = [LogMel()(torch.from_numpy(load(one.path, 16_000).samples)) for one in utterances]
-frames = [one[: len(one) // STACK * STACK].reshape(-1, STACK * one.shape[1]) for one in features]
-texts = [[LETTERS.index(letter) + 1 for letter in one.text.lower() if letter in LETTERS] for one in utterances]
+utterances = sorted(bundled_corpus().utterances[:COUNT], key=lambda utterance: len(utterance.text))
+features = [LogMel()(torch.from_numpy(load(utterance.path, 16_000).samples)) for utterance in utterances]
+frames = [mel[: len(mel) // STACK * STACK].reshape(-1, STACK * mel.shape[1]) for mel in features]
+spoken = [utterance.text.lower() for utterance in utterances]
+texts = [[LETTERS.index(letter) + 1 for letter in text if letter in LETTERS] for text in spoken]
 
 audio = nn.utils.rnn.pad_sequence(frames, batch_first=True)
 audio = (audio - torch.cat(frames).mean(0)) / torch.cat(frames).std(0)
@@ -60,13 +61,13 @@ class Transducer(nn.Module):
 @torch.no_grad()
 def transcribe(model: Transducer, index: int) -> str:
     """The likeliest symbol at every step, of one utterance."""
-    found: list[int] = []
-    prediction = model.predict(torch.tensor([found], dtype=torch.int64))[0, -1]
+    symbols: list[int] = []
+    prediction = model.predict(torch.tensor([symbols], dtype=torch.int64))[0, -1]
     for encoding in model.encode(audio[index : index + 1, : frame_lengths[index]])[0]:
-        while (symbol := int(model.joiner(torch.tanh(encoding + prediction)).argmax())) and len(found) < 200:
-            found.append(symbol)
-            prediction = model.predict(torch.tensor([found]))[0, -1]
-    return "".join(LETTERS[symbol - 1] for symbol in found)
+        while (symbol := int(model.joiner(torch.tanh(encoding + prediction)).argmax())) and len(symbols) < 200:
+            symbols.append(symbol)
+            prediction = model.predict(torch.tensor([symbols]))[0, -1]
+    return "".join(LETTERS[symbol - 1] for symbol in symbols)
 
 
 model = Transducer()
@@ -91,5 +92,6 @@ for epoch in range(1, EPOCHS + 1):
     if epoch % 10 == 0:
         print(f"epoch {epoch}: {total:.3f} nats an utterance, {time.perf_counter() - start:.0f} s", flush=True)
 
-right = sum(transcribe(model, index) == "".join(LETTERS[one - 1] for one in text) for index, text in enumerate(texts))
+written = ["".join(LETTERS[symbol - 1] for symbol in text) for text in texts]
+right = sum(transcribe(model, index) == text for index, text in enumerate(written))
 print(f"{right} of {len(texts)} transcripts without a mistake; the first: {transcribe(model, 0)!r}")

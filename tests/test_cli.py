@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import Done
 from command_line import command as stopwav
+
+from stopwav.speech.corpus import Corpus, bundled_corpus
 
 MakeCorpus = Callable[..., Path]
 
@@ -47,8 +50,9 @@ def test_help_answers_within_three_tenths_of_a_second() -> None:
 
 def test_every_verb_is_in_the_help_and_has_its_own() -> None:
     printed = stopwav("--help").stdout
-    for verb in ("latency", "demo", "report", "engines", "doctor", "align"):
-        assert verb in printed
+    listed = re.findall(r"^  (\w+) ", printed.partition("Commands:")[2], re.MULTILINE)
+    assert len(listed) == 16
+    for verb in listed:
         help_of = stopwav(verb, "--help")
         assert help_of.code == 0
         assert "--json" in help_of.stdout
@@ -92,14 +96,6 @@ def test_tables_fit_eighty_columns_without_colour(tiny_corpus: MakeCorpus, tmp_p
     coloured = stopwav("report", next(tmp_path.glob("*.jsonl")), NO_COLOR="1", FORCE_COLOR="1")
     assert "\x1b[3" not in coloured.stdout
     assert "fake#2" in done.stdout
-
-
-def test_all_prints_every_metric(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    done = latency(tiny_corpus(), tmp_path, "fake", "--json")
-    metrics = json.loads(done.stdout)["results"][0]["metrics"]
-    printed = stopwav("report", next(tmp_path.glob("*.jsonl")), "--all", COLUMNS="200").stdout
-    for name in metrics:
-        assert name in printed
 
 
 @pytest.mark.parametrize(
@@ -191,29 +187,52 @@ def test_engines_lists_what_is_installed() -> None:
     assert "pocketsphinx" in printed
 
 
+def shortest(count: int) -> Corpus:
+    corpus = bundled_corpus()
+    by_length = sorted(corpus.utterances, key=lambda utterance: utterance.words[-1].end_s)
+    return replace(corpus, utterances=tuple(by_length[:count]))
+
+
+def test_the_demo_measures_both_recognisers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("moonshine_voice")
+    two = shortest(2)
+    monkeypatch.setattr("stopwav.speech.corpus.bundled_corpus", lambda: two)
+    done = stopwav("demo", "--save", tmp_path, "--no-html")
+    assert done.code == 0, done.stdout + done.stderr
+    (run,) = tmp_path.glob("*.jsonl")
+    check_demo(done.stdout, run)
+
+
+def check_demo(printed: str, run: Path) -> None:
+    for engine in ("pocketsphinx", "moonshine"):
+        # Whether it keeps up is the machine's to say.
+        assert re.search(rf"{engine}: (keeps up|does not keep up \(.*\)); word\s+latency\s", printed, re.S)
+    spec = json.loads(run.read_text().partition("\n")[0])["spec"]
+    assert (spec["corpus"], spec["pace"], spec["rounds"], spec["limit"]) == ("bundled", "virtual", 1, None)
+    # Whatever else is installed: only these two have a trained model in their package.
+    assert "untrained" not in printed
+
+
 def slowness() -> float:
     """How much longer a core takes for the same work than one for which the demo's three minutes are promised."""
     taken_s = []
     for _ in range(5):
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         sum(number * number for number in range(3_000_000))
-        taken_s.append(time.perf_counter() - start_s)
+        taken_s.append(time.process_time() - start_s)
     return statistics.median(taken_s) / 0.25
 
 
 @pytest.mark.alone
-@pytest.mark.slow
-def test_the_demo_measures_both_recognisers_within_three_minutes(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_the_whole_demo_takes_three_minutes_at_the_most(tmp_path: Path) -> None:
     pytest.importorskip("moonshine_voice")
-    before, start_s = slowness(), time.monotonic()
+    before = slowness()
+    start_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = in_its_own_process("demo", "--save", tmp_path)
-    assert time.monotonic() - start_s < 180 * max(1, before, slowness())
+    # Of the processor: a machine that was suspended meanwhile has not made the demo slower.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - start_s < 180 * max(1, before, slowness())
     assert done.returncode == 0, done.stdout + done.stderr
-    for engine in ("pocketsphinx", "moonshine"):
-        # Whether it keeps up is the machine's to say.
-        assert re.search(rf"{engine}: (keeps up|does not keep up \(.*\));\s+a word\s+appears", done.stdout, re.S)
     (run,) = tmp_path.glob("*.jsonl")
-    spec = json.loads(run.read_text().partition("\n")[0])["spec"]
-    assert (spec["pace"], spec["rounds"], spec["limit"]) == ("virtual", 1, None)
-    # Whatever else is installed: only these two have a trained model in their package.
-    assert "untrained" not in done.stdout
+    check_demo(done.stdout, run)
+    assert run.with_suffix(".html").is_file()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import command
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -37,9 +38,9 @@ def latency(*arguments: object, **environment: str) -> dict[str, dict]:
 
 
 def numbers(pattern: str, text: str) -> list[float]:
-    found = re.search(pattern, text)
-    assert found is not None, text
-    return [float(group) for group in found.groups()]
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return [float(group) for group in match.groups()]
 
 
 def test_no_example_is_left_out() -> None:
@@ -116,19 +117,19 @@ def test_analyse_traces() -> None:
 
 def test_train_transducer() -> None:
     pytest.importorskip("torch")
-    printed = run(EXAMPLES / "train_transducer.py", 8, OMP_NUM_THREADS="1")
+    printed = run(EXAMPLES / "train_transducer.py", 4, OMP_NUM_THREADS="1")
     losses = [float(nats) for nats in re.findall(r"([\d.]+) nats an utterance", printed)]
-    # An utterance of 80 letters begins at hundreds; by heart it is a small part of one letter.
+    # An utterance of 80 letters begins at hundreds; by heart it is less than a tenth of a nat a letter.
     assert losses[0] > 50
-    assert losses[-1] < 1
+    assert losses[-1] < 5
     right, count = numbers(r"(\d+) of (\d+) transcripts without a mistake", printed)
-    assert right == count == 8
+    assert right == count == 4
     assert "'good morning'" in printed
 
 
 def test_latency_from_python(tmp_path: Path) -> None:
     printed = run(EXAMPLES / "latency_from_python.py", tmp_path)
-    assert "pocketsphinx: ok, 6 utterances" in printed
+    assert "pocketsphinx: ok, 3 utterances" in printed
     (rtf,) = numbers(r"  rtf: ([\d.]+)", printed)
     assert rtf > 0
     assert "word_latency_p99: none (needs 368 events" in printed
@@ -138,10 +139,10 @@ def test_latency_from_python(tmp_path: Path) -> None:
 
 def test_my_engine_is_measured_from_its_file(tmp_path: Path) -> None:
     spec = "examples/my_engine.py:MyEngine,beam=1e-30"
-    found = latency(spec, "--limit", "6", "--save", tmp_path)[spec]
-    assert found["params"]["engine"]["name"] == "my engine"
-    assert found["params"]["chunk_s"] == 0.16
-    metrics = found["metrics"]
+    result = latency(spec, "--limit", "2", "--save", tmp_path)[spec]
+    assert result["params"]["engine"]["name"] == "my engine"
+    assert result["params"]["chunk_s"] == 0.16
+    metrics = result["metrics"]
     for name in ("copy_p50", "inference_p50", "post_p50"):
         assert metrics[name]["value"] > 0
     assert metrics["words_recognised"]["value"] > 0
@@ -174,17 +175,15 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = shutil.copytree(EXAMPLES / "plugin", tmp_path_factory.mktemp("plugin") / "plugin")
     command = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "egg_info"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return {"PYTHONPATH": str(folder)}
+    # Before what is on the path already, such as the sources that are tested.
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def test_the_plugin_is_listed_once_installed(plugin: dict[str, str]) -> None:
-    def listed(**environment: str) -> dict[str, dict]:
-        return {
-            one["name"]: one for one in json.loads(run("-m", "stopwav", "engines", "--json", **environment))["engines"]
-        }
-
-    assert "hush" not in listed()
-    hush = listed(**plugin)["hush"]
+    without = json.loads(command("engines", "--json").stdout)["engines"]
+    assert "hush" not in [engine["name"] for engine in without]
+    listed = json.loads(run("-m", "stopwav", "engines", "--json", **plugin))["engines"]
+    (hush,) = [engine for engine in listed if engine["name"] == "hush"]
     assert hush["installed"]
     assert hush["streaming"]
     assert hush["version"] == "1.0"

@@ -48,13 +48,13 @@ class Browser:
         """What a script in the page returns."""
         return self.driver.execute_script(script, *arguments)
 
-    def wait(self, script: str, seconds: float = 120) -> Any:
-        """The first true value that a script returns."""
-        until = time.monotonic() + seconds
-        while not (found := self.run(script)):
-            assert time.monotonic() < until, f"never true: {script}; console: {self.console()}"
+    def wait(self, script: str, tries: int = 2400) -> Any:
+        """The first true value that a script returns, asked 20 times a second."""
+        for _ in range(tries):
+            if value := self.run(script):
+                return value
             time.sleep(0.05)
-        return found
+        raise AssertionError(f"never true: {script}; console: {self.console()}")
 
     def console(self) -> list[str]:
         """What was written to the console, policy violations included."""
@@ -63,7 +63,8 @@ class Browser:
     def requests(self) -> list[str]:
         """What the page asked for, itself and its own data left out."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+        sent = [message for message in messages if message["method"] == "Network.requestWillBeSent"]
+        asked = [message["params"]["request"]["url"] for message in sent]
         pages = [url for url in asked if url.startswith("file://") and url.endswith(".html")]
         assert len(pages) == 1, asked
         return [url for url in asked if url not in pages and not url.startswith(("data:", "blob:"))]

@@ -28,8 +28,9 @@ def write_run(
     lines = [_header(engines, made, message, corpus)]
     for engine in engines:
         lines.append(_piece(["load", 0, engine, 0], _load(engine)))
-        for one in made:
-            lines.append(_piece(["stream", 0, engine, one["id"]], {"trace": _trace(one, chunks, dice, stage)}))
+        for utterance in made:
+            trace = _trace(utterance, chunks, dice, stage)
+            lines.append(_piece(["stream", 0, engine, utterance["id"]], {"trace": trace}))
         lines.append(_piece(["memory", 0, engine, 0], {"peak_bytes": 150_000_000, "baseline_bytes": 90_000_000}))
     lines.append({"kind": "end", "finished": "2026-01-02T03:05:06Z"})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -52,14 +53,14 @@ def _utterance(
     }
 
 
-def _trace(one: dict[str, Any], chunks: int, dice: random.Random, stage: str) -> dict[str, Any]:
-    steps = list(_chunks(one, chunks, dice, stage))
+def _trace(utterance: dict[str, Any], chunks: int, dice: random.Random, stage: str) -> dict[str, Any]:
+    steps = list(_chunks(utterance, chunks, dice, stage))
     return {"audio_s": chunks * CHUNK_S, "chunk_s": CHUNK_S, "lookahead_s": 0.0, "chunks": steps}
 
 
-def _chunks(one: dict[str, Any], chunks: int, dice: random.Random, stage: str) -> Iterator[dict[str, Any]]:
+def _chunks(utterance: dict[str, Any], chunks: int, dice: random.Random, stage: str) -> Iterator[dict[str, Any]]:
     """Chunks of a stream that now and then guesses its last word wrong, the call that ends it included."""
-    done_s, said = 0.0, ""
+    done_s, text = 0.0, ""
     for index in range(chunks + 1):
         due_s = min(index + 1, chunks) * CHUNK_S
         start_s = max(due_s, done_s)
@@ -68,14 +69,14 @@ def _chunks(one: dict[str, Any], chunks: int, dice: random.Random, stage: str) -
         fields: dict[str, Any] = {"due": round(due_s, 9), "start": round(start_s, 9), "done": round(done_s, 9)}
         features_s = round(work_s * 0.1 * dice.random(), 9)
         fields["stages"] = [["features", 2e-6, features_s], [stage, features_s, round(0.85 * work_s, 9)]]
-        heard = [word for word, _, end_s in one["words"] if end_s <= due_s - CHUNK_S]
+        heard = [word for word, _, end_s in utterance["words"] if end_s <= due_s - CHUNK_S]
         if heard and dice.random() < 0.3:
             heard[-1] = dice.choice(WORDS)
         if index == chunks:
-            heard = one["text"].split()
-        if " ".join(heard) != said:
-            said = " ".join(heard)
-            fields["text"] = [said]
+            heard = utterance["text"].split()
+        if " ".join(heard) != text:
+            text = " ".join(heard)
+            fields["text"] = [text]
         yield fields
 
 

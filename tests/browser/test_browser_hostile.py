@@ -36,7 +36,7 @@ def test_nothing_of_it_runs_or_becomes_an_element(browser, hostile_page: Path) -
     for index in range(count):
         browser.run(f"const s = document.querySelector('.pick select'); s.value = {index}; s.onchange()")
         browser.wait(f"return document.querySelector('.stage').dataset.shown === '{index}'")
-        browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        browser.run("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
     for number in browser.run("return document.querySelectorAll('.num')")[:12]:
         browser.run("arguments[0].focus()", number)
     assert browser.run("return window.pwned") is None
@@ -52,9 +52,9 @@ def test_all_of_it_is_shown_as_text(browser, hostile_page: Path) -> None:
     text = browser.run("return document.body.innerText")
     assert f"one{SCRIPT}"[:30] in text
     assert "caution </script><script>window.pwned=1</script>" in text
-    labels = browser.run("return [...document.querySelectorAll('.plot svg text')].map((one) => one.textContent).join()")
+    labels = browser.run("return [...document.querySelectorAll('.plot svg text')].map((e) => e.textContent).join()")
     assert "one</script><script>" in labels
-    options = browser.run("return [...document.querySelectorAll('option')].map((one) => one.textContent)")
+    options = browser.run("return [...document.querySelectorAll('option')].map((e) => e.textContent)")
     assert any(SCRIPT[:20] in option for option in options)
     assert "\u202e" not in browser.run("return document.body.textContent")
 
@@ -68,6 +68,6 @@ def test_a_word_of_100_kb_does_not_burst_the_page(browser, hostile_page: Path) -
 def test_two_engines_that_begin_alike_keep_their_own_colours(browser, hostile_page: Path) -> None:
     browser.open(hostile_page)
     bars = browser.run(
-        "return [...document.querySelectorAll('#s0-chart-0 svg .role-axis-label text')].map((one) => one.textContent)"
+        "return [...document.querySelectorAll('#s0-chart-0 svg .role-axis-label text')].map((e) => e.textContent)"
     )
     assert len([bar for bar in bars if bar.startswith("www")]) == 2

@@ -3,17 +3,21 @@
 import csv
 import io
 import json
-import os
-import stat
-import subprocess
 import sys
+import webbrowser
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Done
 from command_line import command as stopwav
+
+from stopwav.cli import main
+from stopwav.record import Record, Result
+from stopwav.report import page as page_module
+from stopwav.studies.study import find_study
 
 DATA = Path(__file__).parent.parent / "data"
 REAL = DATA / "latency-real.jsonl"
@@ -22,24 +26,15 @@ FAILURES = DATA / "latency-failures.jsonl"
 MakeCorpus = Callable[..., Path]
 
 
-def in_its_own_process(*arguments: object, **environment: str) -> Done:
-    """What a command does where Python itself reads the environment."""
-    command = [sys.executable, "-m", "stopwav", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1", **environment})
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 def latency(corpus: Path, save: Path, *arguments: object) -> Done:
     places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick")
     return stopwav("latency", "fake", *places, *arguments)
 
 
-def browser(folder: Path, code: int = 0) -> str:
-    """A browser that notes what it is asked to open."""
-    script = folder / "browser"
-    script.write_text(f'#!/bin/sh\necho "$1" > "{folder}/opened"\nexit {code}\n')
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return f"{script} %s"
+@pytest.fixture
+def quick_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are not rendered: for tests of where they go."""
+    monkeypatch.setattr(page_module, "render_page", lambda *arguments: "<!doctype html>")
 
 
 def test_several_runs_are_printed_one_after_the_other() -> None:
@@ -69,41 +64,81 @@ def test_one_page_holds_several_runs_with_a_comparison_on_top(tmp_path: Path) ->
     assert html.index('id="comparison"') < html.index('id="s0-run"')
 
 
-def test_markdown_csv_and_trace(tmp_path: Path) -> None:
-    markdown = stopwav("report", REAL, "--markdown").stdout
-    assert markdown.startswith("### stopwav: Latency of pocketsphinx and moonshine\n")
+def test_markdown_csv_and_trace_of_several_runs(tmp_path: Path) -> None:
+    text = stopwav("report", REAL, FAILURES, "--markdown").stdout
+    assert text.startswith("### stopwav: Latency of pocketsphinx and moonshine\n")
+    assert "\n### stopwav: Latency of fake:script.json" in text
+    assert "| normalised&#95;erasure |" not in text
     rows = list(csv.DictReader(io.StringIO(stopwav("report", REAL, FAILURES, "--csv").stdout)))
     assert {row["run"] for row in rows} == {str(REAL), str(FAILURES)}
     trace = tmp_path / "trace.json"
-    done = stopwav("report", REAL, "--trace", trace)
+    done = stopwav("report", REAL, FAILURES, "--trace", trace)
     assert f"trace: {trace}" in done.stderr
     assert "moonshine" in done.stdout
-    assert json.loads(trace.read_text())["traceEvents"]
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = json.dumps([event for event in events if event["ph"] == "M"])
+    assert "moonshine" in names
+    assert "flaky.py:Flaky" in names
 
 
-@pytest.mark.parametrize("option", ["--markdown", "--csv"])
-def test_a_terminal_that_knows_no_unicode_gets_the_whole_document(option: str) -> None:
-    done = in_its_own_process("report", FAILURES, option, PYTHONIOENCODING="ascii")
-    assert "Traceback" not in done.stderr
-    assert "flaky.py:Never" in done.stdout
+@pytest.mark.parametrize("stem", ["compare-rounds", "grid-emformer", "latency-real", "loss-settings", "step-ddp"])
+def test_all_prints_every_metric_of_every_study(stem: str) -> None:
+    run = DATA / f"{stem}.jsonl"
+    metrics = {metric for row in json.loads((DATA / f"{stem}.json").read_text()).values() for metric in row}
+    assert metrics
+    printed, text = (stopwav("report", run, "--all", *more, COLUMNS="300").stdout for more in ((), ("--markdown",)))
+    usual = stopwav("report", run, COLUMNS="300").stdout
+    for metric in metrics:
+        assert f" {metric} " in printed
+        assert f"| {metric} |" in text.replace("&#95;", "_")
+    assert len(usual) < len(printed)
 
 
-def test_open_starts_the_browser_with_the_page(tmp_path: Path) -> None:
+class Terminal(io.TextIOWrapper):
+    """A terminal that knows no sign beyond its encoding."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding)
+
+    def text(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("option", ["--markdown", "--csv", "--all"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_the_signs_gets_the_whole_document(
+    encoding: str, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal(encoding)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with pytest.raises(SystemExit) as end:
+        main(["report", str(FAILURES), option])
+    assert end.value.code == 1
+    assert "flaky.py:Never" in terminal.text()
+
+
+def test_open_starts_the_browser_with_the_page(
+    tmp_path: Path, quick_pages: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "my run.jsonl"
     run.write_bytes(FAILURES.read_bytes())
-    done = in_its_own_process("report", run, "--open", BROWSER=browser(tmp_path))
-    assert "Traceback" not in done.stderr
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
+    done = stopwav("report", run, "--open")
     page = tmp_path / "my run.html"
     assert page.is_file()
-    assert (tmp_path / "opened").read_text().strip() == page.as_uri()
+    assert opened == [page.as_uri()]
+    assert "no browser" not in done.stderr
 
 
-def test_a_browser_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
+def test_a_browser_that_does_not_start_is_a_warning(
+    tmp_path: Path, quick_pages: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda address: False)
     page = tmp_path / "page.html"
-    nothing = {"BROWSER": str(tmp_path / "nothing"), "PATH": "", "DISPLAY": ""}
-    done = in_its_own_process("report", FAILURES, "--open", "--html", page, **nothing)
+    done = stopwav("report", FAILURES, "--open", "--html", page)
     assert f"open {page} yourself" in done.stderr
-    assert "Traceback" not in done.stderr
     assert page.is_file()
 
 
@@ -119,12 +154,15 @@ def test_a_browser_that_does_not_start_is_a_warning(tmp_path: Path) -> None:
         (("--trace", "/proc/nowhere/x.json"), "/proc/nowhere/x.json: cannot be written"),
         (("nowhere.jsonl",), "nowhere.jsonl"),
         (("RUN", "--open"), "--open with 2 runs"),
+        ((str(DATA / "grid-emformer.jsonl"), "--trace", "x.json"), "a run of 'grid' has no streams to trace"),
     ],
 )
-def test_an_error_is_one_line_and_harms_nothing(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_an_error_is_one_line_and_harms_nothing(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, quick_pages: None
+) -> None:
     run = tmp_path / "run.jsonl"
     run.write_bytes(FAILURES.read_bytes())
-    done = stopwav("report", run, *(str(run) if one == "RUN" else one for one in arguments))
+    done = stopwav("report", run, *(str(run) if argument == "RUN" else argument for argument in arguments))
     assert done.code == 2
     assert done.stdout == ""
     assert said in done.stderr
@@ -133,7 +171,7 @@ def test_an_error_is_one_line_and_harms_nothing(arguments: tuple[str, ...], said
     assert list(tmp_path.iterdir()) == [run]
 
 
-def test_a_run_that_makes_no_sense_is_an_error_in_one_line(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_read_is_an_error_in_one_line(tmp_path: Path) -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in FAILURES.read_text().splitlines()]
     next(line for line in lines if line.get("key", [""])[0] == "stream" and line["status"] == "ok")["data"] = {}
     run = tmp_path / "run.jsonl"
@@ -150,7 +188,7 @@ def test_a_path_is_no_markup(tmp_path: Path) -> None:
     assert f"run file: {run}" in stopwav("report", run).stdout
 
 
-def test_a_study_writes_its_page_beside_its_run(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+def test_a_study_writes_its_page_beside_its_run(tiny_corpus: MakeCorpus, tmp_path: Path, quick_pages: None) -> None:
     corpus = tiny_corpus()
     done = latency(corpus, tmp_path / "runs")
     (run,) = (tmp_path / "runs").glob("*.jsonl")
@@ -161,30 +199,89 @@ def test_a_study_writes_its_page_beside_its_run(tiny_corpus: MakeCorpus, tmp_pat
     assert [path.suffix for path in (tmp_path / "bare").iterdir()] == [".jsonl"]
 
 
-def test_a_page_that_cannot_be_written_loses_nothing(
-    tiny_corpus: MakeCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import stopwav as package
-    from stopwav.cli.output import print_run
-    from stopwav.report import page
+@pytest.fixture
+def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renderer of pages that fails."""
 
     def broken(*arguments: object, **options: object) -> str:
         raise RuntimeError("no\nchart")
 
-    monkeypatch.setattr(page, "render_page", broken)
+    monkeypatch.setattr(page_module, "render_page", broken)
+
+
+def test_a_page_that_cannot_be_written_loses_nothing(tiny_corpus: MakeCorpus, tmp_path: Path, no_pages: None) -> None:
+    done = latency(tiny_corpus(), tmp_path)
+    assert done.code == 0
+    assert "fake: keeps up" in done.stdout
+    assert done.stderr.endswith("stopwav: no page (RuntimeError: no chart); the run is kept\n")
+
+
+def test_json_and_csv_render_no_page_unless_asked(tiny_corpus: MakeCorpus, tmp_path: Path, no_pages: None) -> None:
     corpus = tiny_corpus()
-    record = package.latency(["fake"], corpus=str(corpus), words=str(corpus / "words.ctm"), rounds=1, save=tmp_path)
-    print_run(record, as_json=False)
-    printed = capsys.readouterr()
-    assert "fake: keeps up" in printed.out
-    assert printed.err == "stopwav: no page (RuntimeError: no chart); the run is kept\n"
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(f"save: {tmp_path / 'plan'}\nstudies: [{{grid: {{engine: fake, durations: [0.1], quick: yes}}}}]\n")
+    printed = [
+        latency(corpus, tmp_path / "runs", "--json"),
+        stopwav("run", plan, "--set", "batch-sizes=1", "--json"),
+        stopwav("report", REAL, "--json"),
+        stopwav("report", REAL, "--csv"),
+        stopwav("report", REAL, "--markdown"),
+        stopwav("history", tmp_path / "runs", "--json"),
+    ]
+    for done in printed:
+        assert done.code == 0, done.stderr
+        assert "page" not in done.stderr
+    assert list(tmp_path.rglob("*.html")) == []
+    with pytest.raises(RuntimeError, match="no\nchart"):
+        stopwav("report", REAL, "--json", "--html", tmp_path / "page.html")
 
 
-def test_charts_are_written_and_shown_in_the_markdown(tmp_path: Path) -> None:
-    done = stopwav("report", REAL, "--charts", tmp_path / "my charts", "--markdown")
+@pytest.mark.parametrize("stem", ["compare-rounds", "grid-emformer", "latency-explained", "loss-settings", "step-ddp"])
+def test_a_report_computes_the_results_once(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = DATA / f"{stem}.jsonl"
+    calls = count_calls(monkeypatch, stem.partition("-")[0])
+    done = stopwav("report", run, run, "--all", "--html", tmp_path / "page.html")
+    assert done.code == 0, done.stderr
+    assert calls == [run, run]
+
+
+def test_a_command_that_measures_computes_the_results_once(
+    tiny_corpus: MakeCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = tiny_corpus()
+    calls = count_calls(monkeypatch, "latency")
+    latency(corpus, tmp_path)
+    assert len(calls) == 1
+    latency(corpus, tmp_path, "--json", "--all")
+    assert len(calls) == 2
+    stopwav("history", tmp_path)
+    assert len(calls) == 4
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Path]:
+    """The runs of which a study computes the results from now on, by whichever name the function is called."""
+    study = find_study(name)
+    calls: list[Path] = []
+
+    def counting(record: Record) -> list[Result]:
+        calls.append(record.path)
+        return study.results(record)
+
+    for module in [module for key, module in sys.modules.items() if key.startswith("stopwav.")]:
+        for attribute, value in list(vars(module).items()):
+            if value is study.results:
+                monkeypatch.setattr(module, attribute, counting)
+            elif value is study:
+                monkeypatch.setattr(module, attribute, replace(study, results=counting))
+    return calls
+
+
+def test_charts_of_several_runs_are_written_and_shown_in_the_markdown(tmp_path: Path) -> None:
+    runs = [DATA / "grid-emformer.jsonl", DATA / "step-ddp.jsonl"]
+    done = stopwav("report", *runs, "--charts", tmp_path / "my charts", "--markdown")
     assert done.code == 0, done.stderr
     vectors = sorted((tmp_path / "my charts").glob("*.svg"))
-    assert vectors
+    assert {path.name.partition("-")[0] for path in vectors} == {"grid", "step"}
     for path in vectors:
         assert path.read_text().startswith("<svg")
         assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

@@ -118,8 +118,8 @@ def write_page(runs: Sequence[StudyRun], path: Path) -> None:
     from stopwav.report.page import render_page
     from stopwav.studies.side_by_side import page_section, side_by_side
 
-    comparison = side_by_side(runs) if len(runs) > 1 else None
-    html = render_page([page_section(run) for run in runs], comparison)
+    sections = [understood(run.record, partial(page_section, run)) for run in runs]
+    html = render_page(sections, side_by_side(runs) if len(runs) > 1 else None)
     write_file(path, html, [run.record.path for run in runs])
     print(f"page: {path}", file=sys.stderr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +120,7 @@ def _markdown(runs: Sequence[StudyRun], images: Sequence[tuple[str, Path]], deta
     from stopwav.cli.output import understood
     from stopwav.report.markdown import image, render_markdown
 
-    documents = [understood(run.record, lambda run=run: run.document(detail)) for run in runs]  # type: ignore[misc]
+    documents = [understood(run.record, partial(run.document, detail)) for run in runs]
     parts = [render_markdown(document, every_metric=detail.every_metric) for document in documents]
     return "\n".join([*parts, *(image(title, path.as_posix()) for title, path in images)])
 

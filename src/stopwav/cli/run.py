@@ -51,7 +51,7 @@ def run(
     if check:
         end_with(_check(file, planned, as_json=json))
         return
-    printing = _Printing(tables=not json, detail=Detail(every_metric, scientific), page=not no_html)
+    printing = _Printing(tables=not json, detail=Detail(every_metric, scientific), page=not (no_html or json))
     codes, rows = [], []
     for number, item in enumerate(planned, start=1):
         print(f"stopwav: {number}/{len(planned)} {item.study} ({item.where})", file=sys.stderr)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import altair as alt
+from altair.utils import schemapi
 
 from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink, on_light
 
@@ -114,7 +115,9 @@ def engine_keys(names: Sequence[str], shown: Sequence[str]) -> tuple[Key, ...]:
 
 def spec_of(chart: alt.LayerChart | alt.FacetChart, height: int) -> dict[str, Any]:
     """The chart as wide as its container, in the common look."""
-    fields: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
+    # Checked against Altair's schema where the parts of the chart are checked too.
+    whole = chart.properties(width="container", height=height)
+    fields: dict[str, Any] = whole.to_dict(validate=schemapi.DEBUG_MODE)
     # Altair names a place on the web where its schema lies; nothing here is to name such a place.
     fields.pop("$schema", None)
     fields["config"] = theme()

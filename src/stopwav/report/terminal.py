@@ -9,6 +9,7 @@ from dataclasses import replace
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, OverflowMethod
+from rich.segment import Segments
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -104,7 +105,10 @@ def _print_table(table: Table, console: Console) -> None:
         # Not as the table's own title, which would be broken to the width of a narrow one.
         console.print(Text(f"\n{plain(table.title)}", style="bold"))
     for part, short in _parts(table, console.width):
-        console.print(_rich_table(part, short, console.width))
+        # A terminal too narrow for a name and one number gets lines that are too long rather than half a number.
+        room = console.options.update(width=max(console.width, _width(part, short)))
+        drawn = Segments(console.render(_rich_table(part, short, console.width), room))
+        console.print(drawn, soft_wrap=True, end="")
     for note in table.notes:
         console.print(Text(plain(note), style="dim"))
 

@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str, tmp_path: P
 def test_references_that_double_at_each_step_are_bounded(tmp_path: Path) -> None:
     steps = "".join(f"{name}: !ref {f'<{after}>' * 9}\n" for name, after in zip("abcdefgh", "bcdefghi", strict=True))
     said = error(tmp_path, f"{steps}i: ''\npretrained_model: {{source: !ref <a>, type: x}}")
-    assert "goes round, or there are more than 100" in said
+    assert "is circular, or there are more than 100" in said
 
 
 def test_a_plan_file_may_name_a_recipe_and_what_it_says_itself_wins(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_a_plan_file_may_name_a_recipe_and_what_it_says_itself_wins(tmp_path: Pa
     )
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"studies:\n  - grid: {{engine: {recipe}, batch-sizes: [7], rounds: 1}}\n")
-    (cell,) = read_plan(plan)
-    assert cell.arguments == {
+    (run,) = read_plan(plan)
+    assert run.arguments == {
         "engine": "speechbrain:some/model,type=EncoderASR",
         "durations": [3],
         "batch_sizes": [7],
@@ -144,7 +144,7 @@ def test_a_plan_file_may_name_a_recipe_and_what_it_says_itself_wins(tmp_path: Pa
         "traces": False,
         "rounds": 1,
     }
-    assert cell.settings.durations == [3.0]
+    assert run.spec.durations == [3.0]
 
 
 def test_a_recipe_is_told_from_an_engine_by_its_suffix() -> None:
@@ -171,5 +171,5 @@ def test_audio_that_is_given_is_not_looked_for_in_the_recipe(tmp_path: Path) -> 
     assert "audio" not in read_recipe(tmp_path / "profile.yaml", ["audio"])
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"studies: [grid: {{engine: {tmp_path / 'profile.yaml'}, audio: noise}}]\n")
-    (cell,) = read_plan(plan)
-    assert cell.settings.audio == "noise"
+    (run,) = read_plan(plan)
+    assert run.spec.audio == "noise"

@@ -1,19 +1,18 @@
 """The plan file: what it asks for, how its levels override one another, and errors that name file, line and column."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stopwav.cli import app
+from stopwav.cli import verb
 from stopwav.errors import StopwavError
-from stopwav.studies.plan.plan_file import Cell, cells_of, parse_override, read_plan
+from stopwav.studies.plan.plan_file import PlannedRun, parse_override, planned_runs, read_plan
 from stopwav.studies.plan.speechbrain_recipe import read_recipe
 from stopwav.studies.plan.yaml_file import MAX_BYTES, parse_yaml, read_yaml
-from stopwav.studies.study import STUDIES
+from stopwav.studies.spec import flag_of, setting_of
+from stopwav.studies.study import find_study, study_names
 
 # Of a study's verb, what says how to print and not what to measure: options of `stopwav run` itself.
 PRINTING = {"json", "list", "all", "no-html", "quick", "scientific", "unfold", "labels"}
@@ -21,13 +20,13 @@ PRINTING = {"json", "list", "all", "no-html", "quick", "scientific", "unfold", "
 ENGINES = "studies:\n  - latency:\n      engines: [fake]\n"
 
 
-def cells(text: str, *settings: str) -> list[Cell]:
-    return cells_of(parse_yaml(text, "plan.yaml"), dict(map(parse_override, settings)))
+def planned(text: str, *settings: str) -> list[PlannedRun]:
+    return planned_runs(parse_yaml(text, "plan.yaml"), dict(map(parse_override, settings)))
 
 
 def error(text: str, *settings: str) -> str:
     with pytest.raises(StopwavError) as raised:
-        cells(text, *settings)
+        planned(text, *settings)
     said = str(raised.value)
     assert "\n" not in said
     return said
@@ -42,7 +41,7 @@ studies:
   - latency: {engines: [fake], rounds: 2}
   - latency: {engines: [pocketsphinx], corpus: recordings}
 """
-    first, second = (cell.arguments for cell in cells(text))
+    first, second = (run.arguments for run in planned(text))
     assert first == {"engines": ["fake"], "rounds": 2, "seed": 7, "save": Path("runs")}
     assert second == {
         "engines": ["pocketsphinx"],
@@ -51,50 +50,52 @@ studies:
         "save": Path("runs"),
         "corpus": "recordings",
     }
-    for cell in cells(text, "rounds=1", "corpus='2024'"):
-        assert cell.arguments["rounds"] == 1
-        assert cell.arguments["corpus"] == "2024"
+    for run in planned(text, "rounds=1", "corpus='2024'"):
+        assert run.arguments["rounds"] == 1
+        assert run.arguments["corpus"] == "2024"
 
 
 def test_keys_are_the_flags_names_or_the_parameters() -> None:
     for key in ("time-limit", "time_limit", "time_limit_s"):
-        (cell,) = cells(f"{key}: 1e1\n{ENGINES}")
-        assert cell.arguments["time_limit_s"] == 10.0
-    (cell,) = cells("studies: [{latency: {engine: fake, quick: yes}}]")
-    assert cell.arguments == {"engines": ["fake"], "rounds": 1}
-    (cell,) = cells("studies: [{latency: {engine: fake, rounds: 4, quick: no}}]")
-    assert cell.arguments["rounds"] == 4
+        (run,) = planned(f"{key}: 1e1\n{ENGINES}")
+        assert run.arguments["time_limit_s"] == 10.0
+    (run,) = planned("studies: [{latency: {engine: fake, quick: yes}}]")
+    assert run.arguments == {"engines": ["fake"], "rounds": 1}
+    (run,) = planned("studies: [{latency: {engine: fake, rounds: 4, quick: no}}]")
+    assert run.arguments["rounds"] == 4
 
 
 @pytest.mark.parametrize("text", ["1:30", "2024-01-01", "=", "1e", "e5", "0x", "nil"])
 def test_what_yaml_takes_for_a_time_or_a_date_is_text_here(text: str) -> None:
-    (cell,) = cells(f"{ENGINES}      corpus: {text}")
-    assert cell.arguments["corpus"] == text
+    (run,) = planned(f"{ENGINES}      corpus: {text}")
+    assert run.arguments["corpus"] == text
 
 
 def test_a_list_of_numbers_may_be_written_as_its_flag_takes_it() -> None:
     wanted = {"engine": "fake", "durations": [1.0, 2.5], "batch_sizes": [4]}
     for text in ("durations: '1,2.5', batch-sizes: 4", "durations: [1, 2.5], batch_sizes: [4]"):
-        (cell,) = cells(f"studies: [{{grid: {{engine: fake, {text}}}}}]")
-        assert cell.arguments == wanted
+        (run,) = planned(f"studies: [{{grid: {{engine: fake, {text}}}}}]")
+        assert run.arguments == wanted
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", study_names())
 def test_every_flag_of_a_studys_verb_is_a_key_and_every_key_a_flag(study: str) -> None:
-    group: Any = typer.main.get_command(app)
+    spec = find_study(study).spec
+    parameters = verb(study).params
     flags = {
-        next((one for one in parameter.opts if one.startswith("--")), parameter.name).removeprefix("--")
-        for parameter in group.commands[study].params
+        next((name for name in parameter.opts if name.startswith("--")), parameter.name).removeprefix("--")
+        for parameter in parameters
     }
-    keys = set(STUDIES[study].keys())
+    keys = {flag_of(setting) for setting in spec.options()}
     assert keys <= flags
     assert flags - keys <= PRINTING
-    # Every default in the file is the command line's.
-    for parameter in group.commands[study].params:
-        name = STUDIES[study].setting(parameter.name)
-        field = STUDIES[study].settings.model_fields.get(name or "")
-        if field is not None and not field.is_required() and not isinstance(field.default, list):
-            assert str(parameter.default) == str(field.default), name
+    # Every default in the file is the command line's; of a list it is written as the flag takes it.
+    for parameter in parameters:
+        name = setting_of(spec, parameter.name or "")
+        default = spec.model_fields[name].default if name else None
+        if default is not None and name and not spec.model_fields[name].is_required() and parameter.default is not None:
+            written = ",".join(f"{item:g}" for item in default) if isinstance(default, list) else str(default)
+            assert str(parameter.default) == written, name
 
 
 def test_an_engine_matrix_of_one_study_is_one_run_in_which_the_engines_take_turns() -> None:
@@ -108,9 +109,9 @@ studies:
         include: [{beam: 20, dtype: float32}]
       engine: "emformer-rnnt,beam={beam},dtype={dtype}"
 """
-    (cell,) = cells(text)
+    (run,) = planned(text)
     pairs = [(1, "float32"), (1, "int8"), (5, "float32"), (5, "int8"), (10, "float32"), (20, "float32")]
-    assert cell.arguments["engines"] == [f"emformer-rnnt,beam={beam},dtype={dtype}" for beam, dtype in pairs]
+    assert run.arguments["engines"] == [f"emformer-rnnt,beam={beam},dtype={dtype}" for beam, dtype in pairs]
 
 
 def test_a_matrix_over_anything_else_is_a_run_each() -> None:
@@ -121,10 +122,10 @@ studies:
       engines: [fake, pocketsphinx]
       chunk-ms: "{chunk}"
 """
-    found = [(cell.arguments["pace"], cell.arguments["chunk_ms"]) for cell in cells(text)]
+    found = [(run.arguments["pace"], run.arguments["chunk_ms"]) for run in planned(text)]
     assert found == [("virtual", 100.0), ("virtual", 200.0), ("real", 100.0), ("real", 200.0)]
     text = "studies: [{grid: {matrix: {beam: [1, 2]}, engine: 'fake,beam={beam}'}}]"
-    assert [cell.arguments["engine"] for cell in cells(text)] == ["fake,beam=1", "fake,beam=2"]
+    assert [run.arguments["engine"] for run in planned(text)] == ["fake,beam=1", "fake,beam=2"]
 
 
 LATENCY = "studies:\n  - latency:\n      engines: [fake]\n      "
@@ -225,8 +226,8 @@ def test_tags_are_refused_by_name_and_never_executed(value: str, tag: str, tmp_p
 
 
 def test_aliases_are_data_and_kept_bounded() -> None:
-    (cell,) = cells("studies: [{latency: {engines: &e [fake]}}]")
-    assert cell.arguments["engines"] == ["fake"]
+    (run,) = planned("studies: [{latency: {engines: &e [fake]}}]")
+    assert run.arguments["engines"] == ["fake"]
     laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -267,16 +268,16 @@ def test_a_file_that_cannot_be_read_is_one_line(content: bytes, said: str, tmp_p
 def test_a_byte_order_mark_and_windows_line_ends_are_fine_and_a_missing_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + ENGINES.replace("\n", "\r\n").encode())
-    assert [cell.study for cell in read_plan(path, {"rounds": 2})] == ["latency"]
+    assert [run.study for run in read_plan(path, {"rounds": 2})] == ["latency"]
     with pytest.raises(StopwavError, match=r"nowhere\.yaml: cannot be read: No such file"):
         read_yaml(Path("nowhere.yaml"))
 
 
 def test_the_files_of_the_guide_are_right(tmp_path: Path) -> None:
-    guide = (Path(__file__).parent.parent.parent / "docs" / "guides" / "run-from-a-file.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "run-from-a-file.md").read_text()
     blocks = [block.partition("```")[0] for block in guide.split("```yaml\n")[1:]]
     *plans, recipe = blocks
-    counts = [len(cells(text)) for text in plans]
+    counts = [len(planned(text)) for text in plans]
     assert counts == [2, 3]
     (tmp_path / "profile.yaml").write_text(recipe.replace("../../samples/audio_samples/example2.flac", "None"))
     assert read_recipe(tmp_path / "profile.yaml")["batch_sizes"] == [1, 4, 8]
@@ -287,7 +288,7 @@ def test_any_text_is_a_plan_or_an_error_in_one_line(text: str) -> None:
     for content in (text, LATENCY + text, f"{LATENCY}corpus: {text}"):
         said = ""
         try:
-            assert cells(content)
+            assert planned(content)
         except StopwavError as error:
             said = str(error)
         assert len(said.splitlines()) <= 1
