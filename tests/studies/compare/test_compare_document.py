@@ -19,7 +19,7 @@ from stopwav.report.chart import Chart, chart_svg
 from stopwav.report.csv_table import csv_table
 from stopwav.report.document import Detail
 from stopwav.report.palette import COLOURS
-from stopwav.studies.compare import STUDY
+from stopwav.studies.compare.study import STUDY
 from stopwav.studies.study import StudyRun
 
 RING = f'stroke="{COLOURS["ink"][0]}"'

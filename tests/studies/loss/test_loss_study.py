@@ -181,7 +181,7 @@ def test_what_cannot_be_measured_is_an_error_at_once(
 def test_sort_may_stand_alone(
     arguments: list[str], losses: list[str], sort: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stopwav.studies.loss import STUDY
+    from stopwav.studies.loss.study import STUDY
 
     given: dict[str, object] = {}
 
