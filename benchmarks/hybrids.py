@@ -16,14 +16,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from stopwav.report.compare_markdown import compare_markdown
-
-from stopwav import Plan, card, compare, results
+from stopwav import Plan, compare
 from stopwav.record import Record, Result
-from stopwav.report.markdown import table_text
+from stopwav.report.document import Detail
+from stopwav.report.markdown import render_markdown, table_text
 from stopwav.report.text import format_value
 from stopwav.stats import Estimate
+from stopwav.studies.study import StudyRun
 
 # The published relation of seconds per utterance on an edge board, LSTM against Conformer.
 EXPECTED = {"0": "faster", "1": "faster", "0.3": "slower"}
@@ -56,9 +57,10 @@ def main() -> None:
     verdicts: list[str] = []
     for weight in chosen.weights.split(","):
         record = measured(weight, chosen)
-        all_results, summary = results(record), card(record)
-        print(compare_markdown(record, all_results, summary), flush=True)
-        lengths += [(weight, result) for result in all_results if result.params["kind"] == "length"]
+        run = StudyRun(record)
+        summary: Any = run.extras["card"]
+        print(render_markdown(run.document(Detail())), flush=True)
+        lengths += [(weight, result) for result in run.results if result.kind == "length"]
         slower = (expected for expected in summary.expectations if " slower " in expected.text)
         claim = f"- CTC weight {weight}, the LSTM is slower"
         verdicts += [f"{claim}: {expected.judgement} ({expected.reason})" for expected in slower]

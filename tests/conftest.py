@@ -4,10 +4,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 from hypothesis import HealthCheck, settings
+from noise_corpus import write_corpus
 
 # Files that take a minute and more. They come first, so that neither of two workers waits long for the other's last.
 LONGEST = (
@@ -44,19 +43,6 @@ def tiny_corpus(tmp_path: Path) -> Callable[..., Path]:
     """Make a folder of short noise files, with transcripts and word times."""
 
     def make(count: int = 3, seconds: float = 0.5, words: str = "one two") -> Path:
-        folder = tmp_path / f"corpus-{count}-{seconds}"
-        folder.mkdir()
-        noise = np.random.default_rng(0)
-        tokens = words.split()
-        with (folder / "transcripts.txt").open("w") as texts, (folder / "words.ctm").open("w") as times:
-            for index in range(count):
-                name = f"u{index:03d}"
-                samples = noise.uniform(-0.1, 0.1, round(16_000 * seconds)).astype(np.float32)
-                soundfile.write(folder / f"{name}.wav", samples, 16_000)
-                texts.write(f"{name} {words}\n")
-                for position, token in enumerate(tokens):
-                    length = seconds / len(tokens)
-                    times.write(f"{name} 1 {position * length:.3f} {length:.3f} {token}\n")
-        return folder
+        return write_corpus(tmp_path / f"corpus-{count}-{seconds}", count, seconds, words)
 
     return make

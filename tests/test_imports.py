@@ -29,7 +29,7 @@ ALLOWED = {
     "cli": {"stats", "speech", "measure", "models", "losses", "engines", "record", "profiling", "report", "studies"},
 }
 # Inside a study's folder only these show anything.
-SHOWING = {"document.py", "charts.py", "verb.py", "__init__.py"}
+SHOWING = {"document.py", "charts.py", "verb.py", "study.py"}
 
 
 def files() -> list[Path]:

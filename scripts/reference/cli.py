@@ -1,11 +1,13 @@
 """docs/reference/cli.md: every verb, argument, option and default, from the command line itself."""
 
+from collections.abc import Collection
 from typing import Any
 
 import typer.main
 
 from reference.markdown import code, page, table
-from stopwav.cli import app
+from stopwav.cli import app, verb
+from stopwav.studies.study import LISTED, find_study, study_names
 
 INTRODUCTION = """
 Results go to standard output, progress and errors to standard error. Every verb takes `--json` (see [JSON](json.md),
@@ -17,20 +19,22 @@ Engines are named as `NAME[:SOURCE][,key=value…]`: `pocketsphinx`, `moonshine,
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     group: Any = typer.main.get_command(app)
-    verbs = [_verb(name, command) for name, command in group.commands.items()]
+    # Studies of other packages are documented there.
+    foreign = set(study_names()) - set(LISTED)
+    verbs = [_verb(name, verb(name)) for name in group.list_commands(None) if name not in foreign]
     return page("Command line", INTRODUCTION, "## stopwav", _options(group), *verbs)
 
 
 def _verb(name: str, command: Any) -> str:
-    arguments = [one for one in command.params if not one.opts[0].startswith("-")]
-    usage = " ".join(["stopwav", name, *(_placeholder(one) for one in arguments), "[OPTIONS]"])
+    arguments = [parameter for parameter in command.params if not parameter.opts[0].startswith("-")]
+    usage = " ".join(["stopwav", name, *(_placeholder(argument) for argument in arguments), "[OPTIONS]"])
     parts = [f"## stopwav {name}", command.help.strip(), code(usage)]
     if arguments:
-        rows = [(code(_placeholder(one)), one.help or "") for one in arguments]
-        parts.append(table(("argument", "what it is"), rows))
-    parts.append(_options(command))
+        rows = [(code(_placeholder(argument)), argument.help or "") for argument in arguments]
+        parts.append(table(("argument", "meaning"), rows))
+    parts.append(_options(command, _aliases(name)))
     return "\n\n".join(part.strip() for part in parts)
 
 
@@ -38,10 +42,28 @@ def _placeholder(argument: Any) -> str:
     return str(argument.metavar or argument.name.upper()).strip("[]")
 
 
-def _options(command: Any) -> str:
-    options = [one for one in command.params if one.opts[0].startswith("-")]
-    rows = [(", ".join(code(name) for name in one.opts), _kind(one), _default(one), one.help or "") for one in options]
-    return table(("option", "takes", "default", "what it does"), rows)
+def _aliases(name: str) -> set[str]:
+    """The old names of a study's flags, which are understood and not listed."""
+    options = find_study(name).spec.options().values() if name in LISTED else ()
+    return {alias for option in options for alias in option.aliases}
+
+
+def _options(command: Any, aliases: Collection[str] = ()) -> str:
+    options = [
+        parameter
+        for parameter in command.params
+        if parameter.opts[0].startswith("-") and not getattr(parameter, "hidden", False)
+    ]
+    rows = [
+        (
+            ", ".join(code(name) for name in option.opts if name not in aliases),
+            _kind(option),
+            _default(option),
+            option.help or "",
+        )
+        for option in options
+    ]
+    return table(("option", "takes", "default", "meaning"), rows)
 
 
 def _kind(option: Any) -> str:

@@ -1,26 +1,10 @@
 """The parts of docs/reference/run-file.md that are about a comparison."""
 
-SPEC = {
-    "engines": "as named on the command line; the same one twice is called `NAME#2`",
-    "frames": "`--frames`",
-    "samples": "`--samples`",
-    "corpus": "`--corpus`",
-    "energy": "`--energy`, and true with `--meter-csv`",
-    "energy_time_s": "`--energy-time`",
-    "meter_csv": "`--meter-csv`",
-    "rounds": "`--rounds`",
-    "depth": "`--depth`",
-    "expect": "`--expect`, as written",
-    "time_limit_s": "`--time-limit`",
-    "seed": "`--seed`",
-    "plan": "the `Plan` given in Python, null for the default",
-}
-
-# What the data of each kind of piece holds, by the first item of its key; a test compares it with a real run.
+# The data of each kind of piece, by the first item of its key.
 DATA: dict[str, tuple[str, dict[str, str]]] = {
     "model": (
-        '`["model", engine]`: what an engine of a comparison is; of one that could not be loaded, `loaded` is false '
-        "and nothing more is in the run.",
+        '`["model", engine]`: the engine itself; where it could not be loaded, `loaded` is false '
+        "and the run holds nothing more of it.",
         {
             "engine": "the engine's `info`",
             "parameters": "`parameters`, `trainable` and `bytes`, in all and for each of its `modules`, and the "
@@ -36,7 +20,7 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "length": (
         '`["length", round, engine, frames, attempt]`: one round at one length; as `cell` of a grid, and',
-        {"emitted_tokens": "tokens that the engine wrote for the input, null where it does not say"},
+        {"emitted_tokens": "tokens that the engine emitted for the input, null where it does not report them"},
     ),
     "sample": (
         '`["sample", round, engine, place]`: one input; its process is described by a `load` piece as in a latency '
@@ -46,17 +30,17 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
             "seconds": "wall time of its transcription",
             "device_s": "the same by the device's events, null without a CUDA device",
             "audio_s": "length of the audio",
-            "text": "what the engine wrote",
-            "emitted_tokens": "in how many tokens, null where it does not say",
+            "text": "the recognised text",
+            "emitted_tokens": "how many tokens it has, null where the engine does not report them",
         },
     ),
     "meters": (
         '`["meters"]`: the energy meters of the machine.',
         {
-            "source": "those that were found, null for none",
-            "missing": "those that were not, and why",
-            "grains": "by part, the smallest step of its counter seen while idle (`step_j`) and the time between steps "
-            "(`interval_s`), or null and why (`note`)",
+            "source": "the meters that were found, null for none",
+            "missing": "the meters that were not, and why",
+            "grains": "counter resolution by part: the smallest step seen while idle (`step_j`) and the time between "
+            "steps (`interval_s`), or null and why (`note`)",
         },
     ),
     "energy": (
@@ -67,14 +51,15 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
             "source": "the meters that were read",
             "tick_s": "how often the slowest of them advances",
             "whole": "the parts whose sum is the machine's total",
-            "idle": "the window before the first work of the process, in which nothing was done",
+            "idle": "the window before the first work of the process, in which the process did nothing",
             "windows": "the windows: `begin_s` (seconds since 1970), `seconds`, `iterations`, `joules` by part, and "
-            "why a part is `missing`; beside them `sampled_joules`, by sampled power, and why a part is `unsampled`",
-            "cautions": "`[code, message]` of each doubt about the warm-up",
+            "why a part is `missing`; as a cross-check `sampled_joules`, by sampled power, and why a part is "
+            "`unsampled`",
+            "cautions": "`[code, message]` of each warning about the warm-up",
         },
     ),
     "meter-log": (
-        '`["meter-log"]`: what the log of `--meter-csv` says of the windows.',
+        '`["meter-log"]`: the readings of the log of `--meter-csv` during the windows.',
         {"times_s": "seconds since 1970", "watts": "the power at each"},
     ),
 }

@@ -8,40 +8,41 @@ from pathlib import Path
 
 import stopwav
 from reference.markdown import code, page, table
+from reference.source import comment_of
 from stopwav.stats import minimum_count
 
 INTRODUCTION = """
-What is not asked for by an option is one of these. They are chosen before any number is seen, and are the same for
-every engine.
+The values that are used where no option says otherwise. They are chosen before any number is seen, and are the same
+for every engine.
 """
 
 PLANS = """
 ## Plans
 
-A [`Plan`](python.md#stopwavplan) says how a round is taken. `measure` uses `REPORT` and `race` uses `COMPARISON`
+A [`Plan`](python.md#stopwavplan) says how a round is measured. `measure` uses `REPORT` and `race` uses `COMPARISON`
 unless given another; `stopwav latency` has its own `--rounds` and takes the warm-up from the plan.
 """
 
 MINIMUM = """
 ## Percentiles
 
-The fewest values for which a percentile is given: with fewer, its 95 % interval has no two ends.
+The fewest values for which a percentile is given: with fewer, its 95 % confidence interval does not have two ends.
 """
 
 CONSTANTS = """
 ## Constants
 
-Numbers in the code, with the reason that stands beside them there. Private ones, which begin with `_`, are listed
-too.
+Numbers in the code, with the reason that the code gives. Private ones, which begin with `_`, are listed too.
 """
 
 PARTS = ("measure", "stats", "speech", "engines", "losses", "studies", "report", "profiling")
-# Enough to tell them apart; longer tuples (of words, of names) are data and not settings.
+PACKAGE = Path(inspect.getfile(stopwav)).parent
+# Longer tuples (of words, of names) are data and not settings.
 LONGEST = 40
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     names = ("QUICK", "REPORT", "COMPARISON")
     plans = [getattr(stopwav, name) for name in names]
     rows = [
@@ -57,18 +58,19 @@ def render() -> str:
         MINIMUM,
         table(("percentile", "values"), counts),
         CONSTANTS,
-        *(section for part in PARTS for path in _files(part) if (section := _section(part, path))),
+        *(section for part in PARTS for path in _files(part) if (section := _section(path))),
     )
 
 
 def _files(part: str) -> list[Path]:
-    return sorted((Path(inspect.getfile(stopwav)).parent / part).glob("[a-z]*.py"))
+    return sorted((PACKAGE / part).rglob("[a-z]*.py"))
 
 
-def _section(part: str, path: Path) -> str:
-    """The constants of a file, or nothing where it has none; it is read and not imported, as it may need anything."""
+def _section(path: Path) -> str:
+    """The constants of a file, "" where it has none; it is read and not imported, as it may need other packages."""
+    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     rows = [(code(name), code(value), reason) for name, value, reason in _constants(path.read_text())]
-    return f"### {part}.{path.stem}\n\n{table(('constant', 'value', 'why'), rows)}" if rows else ""
+    return f"### {module}\n\n{table(('constant', 'value', 'why'), rows)}" if rows else ""
 
 
 def _constants(source: str) -> Iterator[tuple[str, str, str]]:
@@ -77,8 +79,8 @@ def _constants(source: str) -> Iterator[tuple[str, str, str]]:
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name) or not _is_number(node.value):
             continue
-        name, value, reason = node.targets[0].id, ast.unparse(node.value), _reason(lines, node)
-        # What is private and needs no reason is a code of the operating system, not a choice.
+        name, value, reason = node.targets[0].id, ast.unparse(node.value), comment_of(lines, node)
+        # A private one without a reason is a code of the operating system, not a choice.
         if name.isupper() and len(value) <= LONGEST and (reason or not name.startswith("_")):
             yield name, value, reason
 
@@ -92,16 +94,3 @@ def _is_number(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_number(node.left) and _is_number(node.right)
     return isinstance(node, ast.Tuple) and all(map(_is_number, node.elts))
-
-
-def _reason(lines: list[str], node: ast.Assign) -> str:
-    """The comment on the constant's line, or else the one above it."""
-    _, mark, beside = lines[(node.end_lineno or node.lineno) - 1].partition("  # ")
-    if mark and not beside.startswith(("noqa", "type:")):
-        return beside.strip()
-    above: list[str] = []
-    for line in reversed(lines[: node.lineno - 1]):
-        if not line.startswith("# "):
-            break
-        above.insert(0, line.removeprefix("# "))
-    return " ".join(above)

@@ -1,4 +1,4 @@
-"""docs/reference/json.md: what `--json` prints, and the exit codes."""
+"""docs/reference/json.md: the output of `--json`, and the exit codes."""
 
 from reference.markdown import fenced, page, table
 from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_UNUSABLE
@@ -30,120 +30,125 @@ STUDY_EXAMPLE = """
 """
 
 STUDY_KEYS = """
-There is one result per engine, in the order of the command. `status` is `ok` where at least one stream went well, and
+There is one result per engine, in the order of the command. `status` is `ok` where at least one stream completed, and
 otherwise how the first one ended: `error`, `timeout`, `crashed`, `oom`, `skipped`; `metrics` is then empty. A metric
-that could not be had has `"value": null` and a `note`. Neither NaN nor infinity appears. `low` and `high` are the
-ends of the 95 % interval, `null` where there is none. Names and units: [Metrics](metrics.md).
+that is not available has `"value": null` and a `note`. Neither NaN nor infinity appears. `low` and `high` are the
+ends of the 95 % confidence interval, `null` where there is none. Names and units: [Metrics](metrics.md).
 
-What rests on the texts of an engine with random weights (`"untrained": true` in its `params`) has no value and the note
-`untrained`.
+Metrics that depend on the texts of an engine with random weights (`"untrained": true` in its `params`) have no value
+and the note `untrained`.
 
 A run of `latency --explain` has one more key, `"explanation": {"base", "felt", "gains": [{"setting", "algorithmic_s",
 "felt_s", "felt", "lag_p95", "lag_p50", "wer"}], "left_out": [{"setting", "reason"}]}`. The gains are ranked, the best
-first. `felt` names the metric that they are ranked by, `felt_s` and `algorithmic_s` are changes in seconds (below zero
+first. `felt` names the metric that they are ranked by, `felt_s` and `algorithmic_s` are changes in seconds (negative
 is a gain), and the last four are changes as `diff --json` prints them: `a` is the engine as it is, `b` the engine with
 the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
 
 `step` has one result for the step (`"kind": "step"`), then one per row: `model`, `module`, `stage`, `phase`, or
 `layers` for a row that stands for repeated layers, its `members`. `parent` names the row around it (`""` is the model),
-`label` its classic label, and `doubtful` is true where the share cannot be trusted. Of several processes one result
-each follows (`"kind": "rank"`).
+`label` its label in older recipes, and `doubtful` is true where the share cannot be trusted. Where there are several
+processes, one result for each follows (`"kind": "rank"`).
 
 `grid` has one result per cell, row by row, with `"kind": "cell"`, `duration_s` and `batch_size` in its `params`; then
-one per fitted law (`"kind": "law"`, with the `axis`, which `law` it is, and the `cells` it goes through); then, with
-`--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
+one per scaling fit (`"kind": "law"`, with the `axis`, the form of the `law`, and the `cells` it is fitted to); then,
+with `--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
 
 `compare` has one result per engine (`"kind": "engine"`, with its `modules` and the tensors that are `shared` in its
 `params`); then one per engine and length (`"kind": "length"`, with `of`, `frames`, `audio_s`, and multiply-adds by
-module); then one per engine whose latency follows a law (`"kind": "law"`). It has one more key, `"card": {"engines",
+module); then one per scaling fit of an engine's latency (`"kind": "law"`). It has one more key, `"card": {"engines",
 "verdicts", "by_length", "pareto": {"axes", "members", "beaten", "left_out"}, "expectations": [{"text", "judgement",
 "reason", "verdict"}]}`. Each verdict is a change as `diff --json` prints it, with `of` and `against` for the two
-engines: `a` and `value` are about the one that it is held `against`, `b` about the one it is `of`, and `frames` is
-`null` over all inputs. `judgement` is `supported`, `not supported` or `undecided`.
+engines: `a` is the one it is compared `against`, `b` the one it is `of`, `value` is `b` relative to `a`, and `frames`
+is `null` over all inputs. `judgement` is `supported`, `not supported` or `undecided`.
 
 `loss` has one result per loss and setting, with `loss`, `batch_size` (`null` under `--max-frames`) and `vocab` in its
-`params`; `right` says whether it is what the oracle computes, `approximate` whether it is pruned, `covered` from which
-to which share of the corpus's lengths the batches reach. A loss that is missing is `skipped`.
+`params`; `right` says whether it matches the oracle, `approximate` whether it is pruned, `covered` which part of the
+corpus's lengths the batches span, as two shares. A loss that is missing is `skipped`.
 """
 
 WARNINGS = (
-    ("`stream-error`, `stream-timeout`, `stream-crashed`, `stream-oom`, `stream-skipped`", "utterances that were lost"),
+    (
+        "`stream-error`, `stream-timeout`, `stream-crashed`, `stream-oom`, `stream-skipped`",
+        "utterances not measured",
+    ),
     ("`cell-oom`, `cell-timeout`, `cell-crashed`, `cell-error`", "how a cell ended, with its last words"),
     ("`loss-missing`, `loss-device`", "a loss that is not installed, or does not run on the device"),
     ("`loss-oom`, `loss-timeout`, `loss-crashed`, `loss-error`, `loss-skipped`", "how batches of a loss ended"),
-    ("`loss-wrong`, `loss-unchecked`", "a loss that is not the oracle's, or whose check did not end"),
-    ("`columns-independently`", "batches of pairs of T and U that no utterance has"),
-    ("`trace-failed`, `trace-empty`", "a cell or a loss without a profiler trace, or with one that holds nothing"),
-    ("`sample-error`, `sample-timeout`, `sample-crashed`, `sample-oom`, `sample-skipped`", "inputs that were lost"),
-    ("`model-…`, `energy-…`", "how looking into an engine, or metering it, ended"),
+    ("`loss-wrong`, `loss-unchecked`", "a loss that does not match the oracle, or whose check did not finish"),
+    ("`columns-independently`", "batches with pairs of T and U that exist in no utterance"),
+    ("`trace-failed`, `trace-empty`", "a cell or a loss without a profiler trace, or with an empty one"),
+    (
+        "`sample-error`, `sample-timeout`, `sample-crashed`, `sample-oom`, `sample-skipped`",
+        "inputs not measured",
+    ),
+    ("`model-…`, `energy-…`", "how inspecting an engine, or metering it, ended"),
     ("`samples-repeat`", "a corpus with fewer utterances than samples"),
     ("`languages`", "engines that recognise different languages"),
-    ("`meter-log`", "what is wrong with the log of an external meter"),
+    ("`meter-log`", "a problem with the log of an external meter"),
     ("`meters-disagree`", "sampled power and the energy counter of a part are more than 10 % apart"),
-    ("`net-too-small`", "net energy at some lengths is less, in a window, than one step of the energy counter"),
+    ("`net-too-small`", "net energy of a window, at some lengths, is below the counter resolution"),
     ("`step-oom`, `step-timeout`, `step-crashed`, `step-error`", "how a step or a pass ended; earlier steps are kept"),
-    ("`attribution`", "a row whose module is shared, called from elsewhere, or computed again by a checkpoint"),
+    ("`attribution`", "a row whose module is shared, called from elsewhere, or recomputed by a checkpoint"),
     ("`shared-parameter`", "a parameter that several modules hold"),
     ("`below-noise`", "a row whose share cannot be trusted, and why"),
-    ("`compiled`", "a compiled model, whose modules cannot be told apart"),
+    ("`compiled`", "a compiled model, whose modules cannot be distinguished"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
-    ("`rounds-failed`", "a cell of which some rounds did not end well"),
-    ("`engine-changed`", "a grid of which some rounds are of another version of the engine"),
-    ("`noise`", "an engine whose work depends on what is said was fed with noise"),
+    ("`rounds-failed`", "a cell of which some rounds failed"),
+    ("`engine-changed`", "a grid of which some rounds used another version of the engine"),
+    ("`noise`", "noise was fed to an engine whose work depends on the speech"),
     ("`device`", "an engine that ran on another device than the one whose clock timed it"),
     ("`corpus`", "a part of the corpus that could not be used"),
-    ("`incomplete`", "the run stopped early; `--resume` goes on"),
+    ("`incomplete`", "the run stopped early; `--resume` continues it"),
     ("`no-word-times`", "utterances without word latency"),
     ("`guessed-pronunciation`", "word times near a word that the aligner's dictionary lacks"),
     ("`not-warm`", "times were still changing at the end of the warm-up"),
-    ("`engine`", "what the engine's author wants said beside its numbers"),
-    ("others, such as `busy-machine`", "what the health checks of `stopwav doctor` found at the start of the run"),
+    ("`engine`", "a remark of the engine's author on its numbers"),
+    ("others, such as `busy-machine`", "warnings of the health checks of `stopwav doctor` at the start of the run"),
 )
 
 OTHERS = """
 ## Other verbs
 
-`report` over several runs prints `{"stopwav", "runs": [{"study", "run", "results"}]}`, with what it prints for a
-single run in each.
+`report` of several runs prints `{"stopwav", "runs": [{"study", "run", "results"}]}`, each run as it is printed alone.
 
-`run`: `{"stopwav", "runs": [{"study", "run", "results"}]}`, in the order of the file; a run that could not be made has
+`run`: `{"stopwav", "runs": [{"study", "run", "results"}]}`, in the order of the file; a run that failed to start has
 `"run": null`, no results, and an `error`. With `--check`: `{"stopwav", "file", "cells": [{"study", "where", "settings",
-"estimate": {"seconds", "basis"}, "problems"}], "seconds"}`; `seconds` are `null` where nothing is known.
+"estimate": {"seconds", "basis"}, "problems"}], "seconds"}`; `seconds` are `null` where the time is unknown.
 
 `init`: `{"stopwav", "study", "file"}`.
 
 `history`: `{"stopwav", "folder", "runs": [{"study", "run", "results", "started", "machine", "page"}], "skipped":
 [{"where", "message"}]}`, by time; `machine` is the fingerprint of the hardware, `page` the run's page or `null` where
-there is none, `skipped` what lies in the folder and is no run.
+there is none, `skipped` the files in the folder that are no runs.
 
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary"}]}`; `version` and
-`streaming` are `null` where the package is missing, and `streaming` also where it is up to the model; `install` is the
-command that gets it.
+`streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install` is
+the command that installs it.
 
 `loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
 
 `shapes`: `{"name", "digest", "note", "utterances", "T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…},
 "padding_efficiency"}`, the last in batches of 30, unsorted.
 
-`align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count what
-was written.
+`align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count those
+that were written.
 
 `doctor`: `{"stopwav", "machine": {…}, "steadiness": {"values", "p10_s", "p50_s", "p90_s"}, "sensors": [{"name",
-"available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is what the header of a [run file](run-file.md)
-holds, `steadiness` how long the same piece of work took in one thread, again and again for 2 s.
+"available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is as in the header of a
+[run file](run-file.md), `steadiness` the time of a fixed piece of work in one thread, repeated for 2 s.
 """
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     codes = (
-        ("0", "all was measured"),
-        (str(EXIT_PARTLY), "a part was not: an engine failed, a stream was lost, a part of the corpus is unusable"),
+        ("0", "everything was measured"),
+        (str(EXIT_PARTLY), "a part was not: an engine failed, a stream was lost, or a part of the corpus is unusable"),
         (
             str(EXIT_UNUSABLE),
             "nothing was measured, or the command was wrong; the reason is one line on standard error",
         ),
-        (str(EXIT_INTERRUPTED), "Ctrl-C; `--resume` goes on"),
+        (str(EXIT_INTERRUPTED), "Ctrl-C; `--resume` continues the run"),
     )
     return page(
         "JSON and exit codes",
@@ -154,7 +159,7 @@ def render() -> str:
         STUDY_KEYS,
         "## Warnings",
         "`warnings` hold a stable `code` for machines and a `message` for people.",
-        table(("code", "what it is about"), WARNINGS),
+        table(("code", "meaning"), WARNINGS),
         OTHERS,
         "## Exit codes",
         table(("code", "meaning"), codes),

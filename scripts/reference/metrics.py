@@ -1,40 +1,48 @@
-"""docs/reference/metrics.md: every metric of a result."""
+"""docs/reference/metrics.md: every metric of a result, as its study defines it."""
+
+from collections.abc import Mapping
 
 from reference.markdown import code, page, table
 from stopwav.stats import minimum_count
-from stopwav.studies.compare.definitions import COMPARE_GROUPS
-from stopwav.studies.grid.definitions import GRID_GROUPS
-from stopwav.studies.latency.definitions import GROUPS, Definition
-from stopwav.studies.latency.results import PERCENTILES
-from stopwav.studies.loss.definitions import LOSS_GROUPS
-from stopwav.studies.step.definitions import STEP_GROUPS
+from stopwav.studies.definition import Definition
+from stopwav.studies.latency.metrics import PERCENTILES
+from stopwav.studies.study import LISTED, find_study
 
 INTRODUCTION = """
-Every metric of a `stopwav latency` result and, further down, of `grid`, `compare`, `loss` and `step`, by its
-name in `--json`, in `--all` and in `Result.metrics`. Times are in seconds. Each is an estimate: a value, the ends of
-its 95 % interval, the number of values behind it, and a note.
+Every metric of the results of `latency`, `grid`, `compare`, `loss` and `step`, by its name in `--json`, in `--all` and
+in `Result.metrics`. Times are in seconds. Each metric is an estimate: a value, the ends of its 95 % confidence
+interval, the number of values behind it, and a note.
 
 Time 0 of a stream is when its first sample is spoken. A chunk is due when its last sample is spoken, starts when it
-is due and the chunk before is done, and its text is visible when it is done. Reference words come with the times at
+is due and the chunk before it is done, and its text is visible when it is done. Reference words come with the times at
 which they are spoken; recognised text is aligned to them after normalisation.
 """
 
-COMPARE = """
-Energy is that of the part which engines are compared by, named in the note: the external meter, the whole machine, or
+# What a reader has to know besides the definitions of a study.
+NOTES = {
+    "latency": """
+## Stages of the engine's own
+
+An engine may mark any stage, also inside another: `inference/search` becomes `inference_search_pNN` (s), and `vad`, a
+name that is not one of the four, `stage_vad_pNN` (s). In the waterfall, time in a stage other than `features`, `copy`,
+`inference` and `post` counts as `other`; a stage inside one of these counts there.
+""",
+    "compare": """
+Energy is that of the part by which engines are compared, named in the note: the external meter, the whole machine, or
 the device on which all engines run. Where several parts are metered, each has the same metrics with its name behind
-them, such as `mean_power_gpu`. Each engine's latency over length has the metrics of a law, as above.
-"""
+them, such as `mean_power_gpu`. Each engine's latency over length has the metrics of a scaling fit, as above.
+""",
+}
 
 
 def render() -> str:
-    """The page."""
-    sections = [_section(heading, group) for heading, group in GROUPS.items()]
-    grid, compare, loss, step = (
-        [_section(heading, group) for heading, group in groups.items()]
-        for groups in (GRID_GROUPS, COMPARE_GROUPS, LOSS_GROUPS, STEP_GROUPS)
-    )
-    others = (*grid, *compare, COMPARE, *loss, *step)
-    return page("Metrics", INTRODUCTION, _percentiles(), *sections, _own_stages(), *others)
+    """Return the page."""
+    sections = []
+    for name in LISTED:
+        groups = find_study(name).definitions.groups
+        sections += [_section(heading, group) for heading, group in groups.items()]
+        sections += [NOTES[name]] if name in NOTES else []
+    return page("Metrics", INTRODUCTION, _percentiles(), *sections)
 
 
 def _percentiles() -> str:
@@ -46,21 +54,13 @@ def _percentiles() -> str:
     )
 
 
-def _section(heading: str, group: dict[str, Definition]) -> str:
+def _section(heading: str, group: Mapping[str, Definition]) -> str:
     rows = [
-        (code(_name(name, one)), one.unit or "ratio", f"**{one.title}.** {one.text}") for name, one in group.items()
+        (code(_name(family, definition)), definition.unit or "ratio", f"**{definition.title}.** {definition.text}")
+        for family, definition in group.items()
     ]
-    return f"## {heading}\n\n{table(('metric', 'unit', 'what it is'), rows)}"
+    return f"## {heading}\n\n{table(('metric', 'unit', 'meaning'), rows)}"
 
 
-def _name(family: str, one: Definition) -> str:
-    return f"{family}_pNN" if one.percentiles else family
-
-
-def _own_stages() -> str:
-    return (
-        "## Stages of the engine's own\n\n"
-        "An engine may mark any stage, also inside another: `inference/search` becomes `inference_search_pNN` (s), "
-        "and `vad`, a name that is not one of the four, `stage_vad_pNN` (s). In the waterfall, time in a stage other "
-        "than `features`, `copy`, `inference` and `post` counts as `other`; a stage inside one of these counts there."
-    )
+def _name(family: str, definition: Definition) -> str:
+    return f"{family}_pNN" if definition.percentiles else family

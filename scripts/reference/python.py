@@ -6,6 +6,7 @@ from pathlib import Path
 
 import stopwav
 from reference.markdown import code, fenced, page
+from reference.source import type_name
 from stopwav.measure.energy import EnergyReading
 from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.sampler import Samples
@@ -20,20 +21,31 @@ from stopwav.stats.outliers import ControlChart
 
 INTRODUCTION = """
 `import stopwav` gives these names. Importing it imports neither torch nor an engine. Every verb of the [command
-line](cli.md) is a thin skin over a function here.
+line](cli.md) calls a function listed here.
 """
 
 RETURNED = """
-What those functions return or take besides. Import these from the modules named.
+Classes that those functions return or take as well. Import these from the modules named.
 """
 
-# What the public names return, and users read, without making it themselves.
-BESIDES = (
+# Values that the public names return: users read them and do not make them.
+RETURNED_CLASSES = (
     *(Estimate, Verdict, Outliers, Samples, HostPeak, CudaPeak, CudaMemory, EnergyReading),
     *(Corpus, Utterance, Word, Problem),
 )
-# And what the tools for the user's own code return.
-PROFILED = (StageTotal, PeakTotal, Step, CallSample, Peak, ControlChart, Operator, Kernel, DeviceUse, MemoryTimeline)
+# The same of the tools for the user's own code.
+PROFILED_CLASSES = (
+    StageTotal,
+    PeakTotal,
+    Step,
+    CallSample,
+    Peak,
+    ControlChart,
+    Operator,
+    Kernel,
+    DeviceUse,
+    MemoryTimeline,
+)
 
 
 class _Bare(str):
@@ -44,17 +56,19 @@ class _Bare(str):
 
 
 def render() -> str:
-    """The page."""
+    """Return the page."""
     public = {name: getattr(stopwav, name) for name in stopwav.__all__}
-    functions = [_function(name, one) for name, one in public.items() if inspect.isfunction(one)]
-    classes = [_class(f"stopwav.{name}", one) for name, one in public.items() if inspect.isclass(one)]
+    functions = [_function(name, value) for name, value in public.items() if inspect.isfunction(value)]
+    classes = [_class(f"stopwav.{name}", value) for name, value in public.items() if inspect.isclass(value)]
     constants = [
-        f"### stopwav.{name}\n\n{code(one)}"
-        for name, one in public.items()
-        if not inspect.isfunction(one) and not inspect.isclass(one) and name != "__version__"
+        f"### stopwav.{name}\n\n{code(value)}"
+        for name, value in public.items()
+        if not inspect.isfunction(value) and not inspect.isclass(value) and name != "__version__"
     ]
     version = "### stopwav.\\_\\_version\\_\\_\n\nThe version, as a string."
-    besides = [_class(f"{one.__module__}.{one.__qualname__}", one) for one in (*BESIDES, *PROFILED)]
+    returned = [
+        _class(f"{kind.__module__}.{kind.__qualname__}", kind) for kind in (*RETURNED_CLASSES, *PROFILED_CLASSES)
+    ]
     return page(
         "Python",
         INTRODUCTION,
@@ -67,7 +81,7 @@ def render() -> str:
         version,
         "## Returned values",
         RETURNED,
-        *besides,
+        *returned,
     )
 
 
@@ -75,21 +89,23 @@ def _function(name: str, function: object) -> str:
     return f"### stopwav.{name}\n\n{fenced(f'{name}{_signature(function)}', 'text')}\n{inspect.getdoc(function)}"
 
 
-def _class(name: str, one: type) -> str:
-    parts = [f"### {name}", inspect.getdoc(one) or ""]
-    if not getattr(one, "_is_protocol", False) and not issubclass(one, Exception):
-        parts.insert(1, fenced(f"{one.__name__}{_signature(one)}", "text").strip())
-    elif fields := inspect.get_annotations(one):
-        parts.append("\n".join(f"- `{field}: {kind}`" for field, kind in fields.items() if not field.startswith("_")))
-    members = list(_members(one))
+def _class(name: str, kind: type) -> str:
+    parts = [f"### {name}", inspect.getdoc(kind) or ""]
+    if not getattr(kind, "_is_protocol", False) and not issubclass(kind, Exception):
+        parts.insert(1, fenced(f"{kind.__name__}{_signature(kind)}", "text").strip())
+    elif fields := inspect.get_annotations(kind):
+        parts.append(
+            "\n".join(f"- `{field}: {annotation}`" for field, annotation in fields.items() if not field.startswith("_"))
+        )
+    members = list(_members(kind))
     if members:
         parts.append("\n".join(members))
     return "\n\n".join(parts)
 
 
-def _members(one: type) -> Iterator[str]:
+def _members(kind: type) -> Iterator[str]:
     """The methods and properties that a class defines itself."""
-    for name, member in vars(one).items():
+    for name, member in vars(kind).items():
         if name.startswith("_"):
             continue
         inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
@@ -105,18 +121,18 @@ def _first_line(member: object) -> str:
 
 
 def _signature(callable_: object, bound: bool = False) -> str:
-    """The signature, one parameter a line where it is long."""
-    found = inspect.signature(callable_)  # type: ignore[arg-type]
-    parameters = [_readable(one) for one in list(found.parameters.values())[1 if bound else 0 :]]
-    returns = found.return_annotation
+    """The signature, one parameter per line where it is long."""
+    signature = inspect.signature(callable_)  # type: ignore[arg-type]
+    parameters = [_readable(parameter) for parameter in list(signature.parameters.values())[1 if bound else 0 :]]
+    returns = signature.return_annotation
     returned = _Bare(returns) if isinstance(returns, str) and returns != "None" else inspect.Signature.empty
-    bare = found.replace(parameters=parameters, return_annotation=returned)
+    bare = signature.replace(parameters=parameters, return_annotation=returned)
     text = str(bare)
     return text if bound or len(text) <= 100 else _broken(bare)
 
 
 def _readable(parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter with its annotation unquoted, and a plan or a path by its name where it is the default."""
+    """The parameter with its annotation without quotes and modules, and a plan or a path by name as its default."""
     plans = {getattr(stopwav, name): name for name in ("QUICK", "REPORT", "COMPARISON")}
     default = parameter.default
     if isinstance(default, stopwav.Plan):
@@ -124,17 +140,17 @@ def _readable(parameter: inspect.Parameter) -> inspect.Parameter:
     elif isinstance(default, Path):
         default = str(default)
     annotation = parameter.annotation
-    return parameter.replace(
-        annotation=_Bare(annotation) if isinstance(annotation, str) else annotation, default=default
-    )
+    if annotation is not inspect.Parameter.empty:
+        annotation = _Bare(annotation if isinstance(annotation, str) else type_name(annotation))
+    return parameter.replace(annotation=annotation, default=default)
 
 
 def _broken(signature: inspect.Signature) -> str:
     lines: list[str] = []
-    for one in signature.parameters.values():
-        if one.kind is one.KEYWORD_ONLY and "*" not in lines:
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in lines:
             lines.append("*")
-        lines.append(str(one))
+        lines.append(str(parameter))
     returned = signature.return_annotation
     arrow = "" if returned is inspect.Signature.empty else f" -> {returned}"
     return "(\n" + "".join(f"    {line},\n" for line in lines) + f"){arrow}"

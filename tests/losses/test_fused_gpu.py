@@ -31,7 +31,7 @@ def test_padded_cells_are_skipped_if_only_the_device_knows_the_lengths() -> None
     # As with lengths on a GPU: the host does not know the number of cells, which is bounded by the padded sizes.
     from stopwav.losses import triton_backend
     from stopwav.losses.backend import Arguments, Inputs
-    from stopwav.losses.joiner_batch import Lengths
+    from stopwav.losses.lengths import Lengths
     from stopwav.losses.precision import Arithmetic
 
     batch = draw(8, [(5, 1), (2, 3), (1, 0)])

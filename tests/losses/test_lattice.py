@@ -108,8 +108,8 @@ def test_a_certain_alignment_and_its_times() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kernels_agree_with_the_recursion(topology: str, dtype: torch.dtype) -> None:
     pytest.importorskip("triton")
-    from stopwav.losses.joiner_batch import checked_lengths
     from stopwav.losses.lattice_kernels import lattice_posteriors
+    from stopwav.losses.lengths import checked_lengths
     from stopwav.losses.recursion import posteriors
 
     blank, label = (tensor.to(dtype) for tensor in scores(5, 4, 9, 4))

@@ -15,7 +15,7 @@ from stopwav.report.chart import Chart
 from stopwav.report.document import Cell, Column, Detail, Document, Row, Source, Table
 from stopwav.report.text import format_interval
 from stopwav.stats import summarise_rounds
-from stopwav.studies.comparable import Comparable, ComparableItem, Missing, RoundMetric
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.definition import Definition, Definitions
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import Option, StudySpec, make_header, study_function
@@ -91,7 +91,7 @@ def charts(run: StudyRun) -> Mapping[str, Chart]:
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
-    def values(name: str, metric: RoundMetric, utterances: set[str]) -> list[float] | Missing:
+    def values(name: str, metric: RoundMetric, utterances: set[str]) -> list[float] | NoValue:
         return [median(values_s) for values_s in _rounds(record, name)]
 
     return {name: ComparableItem(partial(values, name)) for name in CountingSpec(**record.header.spec).counters}

@@ -33,7 +33,7 @@ USUAL = Detail()
 
 
 def print_run(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bool = True) -> None:
-    """Print the results of a run, write its page beside it, and end with the exit code that says how it went."""
+    """Print the results of a run, write its page next to it, and end with the exit code that says how it went."""
     report_resumed(record)
     run = read_results(record)
     print_runs([run], as_json=as_json, detail=detail)
@@ -109,7 +109,7 @@ def print_text(text: str) -> None:
 
 
 def page_of(record: Record) -> Path:
-    """Where the page of a run lies: beside it."""
+    """Return where the page of a run lies: next to it."""
     return record.path.with_suffix(".html")
 
 
@@ -140,19 +140,19 @@ def write_file(path: Path, text: str, runs: Sequence[Path] = ()) -> None:
     if any(path.resolve() == run.resolve() for run in runs):
         raise StopwavError(f"{path}: is the run itself and would be overwritten; name another file")
     target = path.resolve()  # a link stays one
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not target.is_file():
-            beside = target  # a pipe or a device is written to, not replaced
+            temporary = target  # a pipe or a device is written to, not replaced
         # A lone surrogate from an engine's output has no UTF-8.
-        beside.write_text(text, encoding="utf-8", errors="replace")
-        if beside != target:
-            beside.replace(target)
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+        if temporary != target:
+            temporary.replace(target)
     except OSError as error:
-        if beside != target:
+        if temporary != target:
             with suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
         raise StopwavError(f"{path}: cannot be written ({error.strerror}); name another place") from error
 
 

@@ -35,25 +35,27 @@ def shapes(
     from stopwav.speech.batches import make_batches, padding_efficiency
     from stopwav.speech.shapes import load_shapes, save_shapes
 
-    found = load_shapes(source, tokenizer=tokenizer, subsampling=subsampling, seed=seed)
+    loaded = load_shapes(source, tokenizer=tokenizer, subsampling=subsampling, seed=seed)
     if output is not None:
-        save_shapes(found, output)
+        save_shapes(loaded, output)
         print(f"shapes: {output}", file=sys.stderr)
     import numpy as np
 
     quantiles = {"min": 0.0, "p5": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
     rows = {
         name: {"mean": float(values.mean()), **{key: float(np.quantile(values, q)) for key, q in quantiles.items()}}
-        for name, values in (("T", found.frames), ("U", found.tokens))
+        for name, values in (("T", loaded.frames), ("U", loaded.tokens))
     }
-    efficiency = padding_efficiency(make_batches(found, batch_size=min(30, len(found)), seed=seed))
+    efficiency = padding_efficiency(make_batches(loaded, batch_size=min(30, len(loaded)), seed=seed))
     if json:
         import json as encoder
 
-        about = {"name": found.name, "digest": found.digest, "note": found.note, "utterances": len(found)}
+        about = {"name": loaded.name, "digest": loaded.digest, "note": loaded.note, "utterances": len(loaded)}
         print(encoder.dumps({**about, **rows, "padding_efficiency": efficiency}))
         return
-    print(f"{len(found):,} utterances of {found.name} (digest {found.digest}; {found.note or 'as the file has them'})")
+    print(
+        f"{len(loaded):,} utterances of {loaded.name} (digest {loaded.digest}; {loaded.note or 'as the file has them'})"
+    )
     for name, row in rows.items():
         print(f"  {name}  " + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
-    print(f"  padding efficiency in batches of {min(30, len(found))}, unsorted: {efficiency:.3f}")
+    print(f"  padding efficiency in batches of {min(30, len(loaded))}, unsorted: {efficiency:.3f}")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from stopwav.studies.spec import Option, StudySpec
     from stopwav.studies.study import Study
 
-
+# Below that people wait without asking.
+LONG_S = 180.0
 # What every study's verb takes besides its settings.
 _SHOWN: dict[str, Any] = {"every_metric": options.EveryMetric, "no_html": options.NoHtml, "json": options.Json}
 
@@ -74,7 +75,6 @@ def _with_bare_values(arguments: Sequence[str], bare: Mapping[str, tuple[str, Se
 
 def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> None:
     from stopwav.cli.output import print_run, progress_bar
-    from stopwav.cli.study_verb import forecast_line
 
     line = None if settings.get("resume") else forecast_line(study, settings)
     if line:
@@ -159,10 +159,6 @@ def _parsed(spec: type[StudySpec], name: str, value: Any) -> Any:
     if value is None and get_origin(field.annotation) is list:
         return []
     return str(value) if isinstance(value, Path) and field.annotation is not Path else value
-
-
-# Below that people wait without asking.
-LONG_S = 180.0
 
 
 def about(seconds: float | None) -> str:

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stopwav.errors import StopwavError
-from stopwav.losses.backend import ACTIVATIONS, Activation, Arguments, Backend, BackendName, Inputs, choose_backend
-from stopwav.losses.joiner_batch import Reduction, checked_lengths, checked_targets, reduced
+from stopwav.losses.backend import ACTIVATIONS, Activation, Arguments, Backend, BackendName, Inputs
+from stopwav.losses.lengths import Reduction, checked_lengths, checked_targets, reduced
 from stopwav.losses.precision import Precision, arithmetic_of
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -141,3 +141,25 @@ def _check_settings(activation: Activation, fastemit_lambda: float, chunk_cells:
         raise StopwavError(f"fastemit_lambda {fastemit_lambda}; give a finite number, 0 for none")
     if chunk_cells is not None and chunk_cells < 1:
         raise StopwavError(f"chunk_cells {chunk_cells}; give at least 1, or None for a size that suits the device")
+
+
+def choose_backend(name: BackendName, device: torch.device) -> Backend:
+    """The backend of that name, or the best one for the device."""
+    from stopwav.losses import torch_backend
+
+    if name == "torch":
+        return torch_backend
+    if name not in ("auto", "triton"):
+        raise StopwavError(f"backend {name!r}; give one of auto, torch, triton")
+    if name == "auto" and device.type != "cuda":
+        return torch_backend
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        if name == "auto":
+            return torch_backend
+        raise StopwavError("backend 'triton' needs the package triton; install it, or give backend='torch'") from None
+    from stopwav.losses import triton_backend
+
+    triton_backend.check_device(device)
+    return triton_backend

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from stopwav.errors import StopwavError
-from stopwav.losses.joiner_batch import Lengths, Reduction, checked_lengths, reduced
+from stopwav.losses.lengths import Lengths, Reduction, checked_lengths, reduced
 from stopwav.losses.recursion import TOPOLOGIES, Posteriors, Topology, best_path, posteriors
 
 

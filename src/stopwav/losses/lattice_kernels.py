@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from stopwav.losses.joiner_batch import Lengths
+from stopwav.losses.lengths import Lengths
 from stopwav.losses.recursion import Posteriors, Topology
 
 # Cells whose posteriors one program computes: several in each of 128 threads.

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stopwav.errors import StopwavError
-from stopwav.losses.joiner_batch import Lengths, Reduction, checked_lengths, checked_targets, reduced
+from stopwav.losses.lengths import Lengths, Reduction, checked_lengths, checked_targets, reduced
 from stopwav.losses.recursion import posteriors
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from stopwav.errors import StopwavError
-from stopwav.losses.joiner_batch import Reduction, checked_lengths, checked_targets
 from stopwav.losses.lattice import transducer_lattice_loss
+from stopwav.losses.lengths import Reduction, checked_lengths, checked_targets
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stopwav.losses.joiner_batch import Lengths
+from stopwav.losses.lengths import Lengths
 
 Topology = Literal["standard", "one-symbol-per-frame"]
 TOPOLOGIES = ("standard", "one-symbol-per-frame")

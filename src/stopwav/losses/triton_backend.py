@@ -19,8 +19,8 @@ from torch.nn import functional
 from stopwav.errors import StopwavError
 from stopwav.losses import cell_kernels as cells
 from stopwav.losses.backend import Arguments, Inputs
-from stopwav.losses.joiner_batch import Lengths
 from stopwav.losses.lattice_kernels import sum_paths, triton_type, weighted_posteriors
+from stopwav.losses.lengths import Lengths
 from stopwav.losses.precision import add_product
 
 # For the activations and logits of one chunk. At batch 30 of LibriSpeech in bf16 that is a fifth of the cells: enough

@@ -150,7 +150,7 @@ class Convolution(nn.Module):
         return self.project(functional.silu(self.norm(x))).transpose(1, 2)
 
 
-class Block(nn.Module):
+class ConformerBlock(nn.Module):
     """Half a feed-forward, attention, convolution, the other half, each with a norm before it, and a last norm."""
 
     def __init__(self, shape: ConformerShape) -> None:
@@ -181,7 +181,7 @@ class ConformerEncoder(nn.Module):
     def __init__(self, shape: ConformerShape) -> None:
         super().__init__()
         self.front = FrontEnd(shape.bands, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.blocks))
+        self.blocks = nn.ModuleList(ConformerBlock(shape) for _ in range(shape.blocks))
         self.norm = nn.LayerNorm(shape.width, EPSILON)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,7 @@ class StatelessPredictor(nn.Module):
         return self.convolution(x).transpose(1, 2).relu()
 
 
-class Joiner(nn.Module):
+class TrainingJoiner(nn.Module):
     """Encodings and predictions, each projected, to logits."""
 
     def __init__(self, width: int, symbols: int) -> None:
@@ -87,7 +87,7 @@ class ConformerTransducer(nn.Module):
         width = shape.encoder.width
         self.encoder = ScaledConformer(shape.encoder)
         self.predictor = StatelessPredictor(shape.symbols, width, shape.context)
-        self.joiner = Joiner(width, shape.symbols)
+        self.joiner = TrainingJoiner(width, shape.symbols)
         self.simple_encoder_proj = ScaledLinear(width, shape.symbols)
         self.simple_predictor_proj = ScaledLinear(width, shape.symbols)
 

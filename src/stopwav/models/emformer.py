@@ -45,7 +45,7 @@ class EmformerShape:
         return self.right_context // self.stride
 
 
-class Attention(nn.Module):
+class EmformerAttention(nn.Module):
     """Multi-head self-attention of `(batch, time, width)`."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -63,13 +63,13 @@ class Attention(nn.Module):
         return self.out_proj(attended.transpose(1, 2).flatten(2))
 
 
-class Layer(nn.Module):
+class EmformerLayer(nn.Module):
     """One Emformer layer: attention and feed-forward, each with a norm before it, and a norm at the end."""
 
     def __init__(self, shape: EmformerShape, dropout: float) -> None:
         super().__init__()
         width = shape.width
-        self.attention = Attention(width, shape.heads)
+        self.attention = EmformerAttention(width, shape.heads)
         # The published names count the activation and the dropouts too: 0, 1 and 4 hold parameters.
         self.pos_ff = nn.Sequential(
             nn.LayerNorm(width),
@@ -105,12 +105,12 @@ class Transformer(nn.Module):
 
     def __init__(self, shape: EmformerShape, dropout: float) -> None:
         super().__init__()
-        self.emformer_layers = nn.ModuleList(Layer(shape, dropout) for _ in range(shape.layers))
+        self.emformer_layers = nn.ModuleList(EmformerLayer(shape, dropout) for _ in range(shape.layers))
 
     @property
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[EmformerLayer]:
         """The layers, bottom first."""
-        return [layer for layer in self.emformer_layers if isinstance(layer, Layer)]
+        return [layer for layer in self.emformer_layers if isinstance(layer, EmformerLayer)]
 
 
 class EmformerEncoder(nn.Module):

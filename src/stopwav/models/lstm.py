@@ -42,7 +42,7 @@ class LstmShape:
         return 1
 
 
-class Layer(nn.Module):
+class LstmLayer(nn.Module):
     """A bidirectional LSTM, every `step`th frame of it, and a projection."""
 
     def __init__(self, inputs: int, width: int, step: int) -> None:
@@ -66,7 +66,7 @@ class BlstmEncoder(nn.Module):
         super().__init__()
         inputs = (shape.bands, *[shape.width] * (len(shape.steps) - 1))
         self.layers = nn.ModuleList(
-            Layer(size, shape.width, step) for size, step in zip(inputs, shape.steps, strict=True)
+            LstmLayer(size, shape.width, step) for size, step in zip(inputs, shape.steps, strict=True)
         )
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -122,7 +122,7 @@ class EncoderShape:
     dropout: float = 0.1
 
 
-class FrontEnd(nn.Module):
+class ScaledFrontEnd(nn.Module):
     """`(batch, time, bands)` to about a quarter of the frames: three convolutions and a projection."""
 
     def __init__(self, shape: EncoderShape) -> None:
@@ -172,7 +172,7 @@ class SelfAttention(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class Convolution(nn.Module):
+class ScaledConvolution(nn.Module):
     """A gate, a depthwise convolution over time, an activation and a projection."""
 
     def __init__(self, width: int, kernel: int) -> None:
@@ -196,14 +196,14 @@ def feed_forward(shape: EncoderShape) -> nn.Sequential:
     return nn.Sequential(widen, DoubleSwish(), nn.Dropout(shape.dropout), narrow)
 
 
-class Layer(nn.Module):
+class ScaledLayer(nn.Module):
     """Feed-forward, attention, convolution, feed-forward, each added to its input, and one norm at the end."""
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
         self.feed_forward_macaron = feed_forward(shape)
         self.self_attn = SelfAttention(shape.width, shape.heads)
-        self.conv = Convolution(shape.width, shape.kernel)
+        self.conv = ScaledConvolution(shape.width, shape.kernel)
         self.feed_forward = feed_forward(shape)
         self.norm = BasicNorm()
         self.dropout = nn.Dropout(shape.dropout)
@@ -223,8 +223,8 @@ class ScaledConformer(nn.Module):
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
         self.bands = shape.bands
-        self.embed = FrontEnd(shape)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.embed = ScaledFrontEnd(shape)
+        self.layers = nn.ModuleList(ScaledLayer(shape) for _ in range(shape.layers))
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stopwav.models.checkpoint import Linear, fuse
-from stopwav.models.emformer import EmformerEncoder, Layer
+from stopwav.models.emformer import EmformerEncoder, EmformerLayer
 from stopwav.models.transducer import Joiner, NormedLstm, Predictor
 
 # Libraries choose their algorithms and allocate their workspaces in the first calls, which cannot be recorded.
@@ -62,7 +62,7 @@ class EncoderState:
 class LayerStep:
     """One encoder layer."""
 
-    def __init__(self, layer: Layer, kind: type[Linear]) -> None:
+    def __init__(self, layer: EmformerLayer, kind: type[Linear]) -> None:
         attention = layer.attention
         self.heads = attention.heads
         self.norms = [layer.layer_norm_input, layer.pos_ff[0], layer.layer_norm_output]

@@ -76,7 +76,7 @@ class Attention(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Attention over the text, attention over the audio, and a feed-forward, each with a norm before it."""
 
     def __init__(self, shape: ConformerShape) -> None:
@@ -107,7 +107,7 @@ class TransformerDecoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Embedding(shape.tokens, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.decoder_blocks))
+        self.blocks = nn.ModuleList(DecoderBlock(shape) for _ in range(shape.decoder_blocks))
         self.norm = nn.LayerNorm(shape.width, EPSILON)
         self.output = nn.Linear(shape.width, shape.tokens)
 
@@ -116,7 +116,7 @@ class TransformerDecoder(nn.Module):
         shape, (utterances, time, width) = self.shape, encodings.shape
         frames = torch.arange(time, device=encodings.device) < lengths[:, None]
         padding = encodings.new_zeros(frames.shape).masked_fill(~frames, -math.inf)
-        blocks = [block for block in self.blocks if isinstance(block, Block)]
+        blocks = [block for block in self.blocks if isinstance(block, DecoderBlock)]
         room = (utterances, shape.heads, FIRST_ROOM * beam, width // shape.heads)
         return TransformerState(
             beam=beam,

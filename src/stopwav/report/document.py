@@ -140,7 +140,7 @@ class Figures:
 
     def names(self, charts: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the charts of each figure, of those that there are."""
-        found = []
+        figures = []
         for first, *others in self.figures:
             before, star, after = first.partition("*")
             for name in charts:
@@ -148,8 +148,8 @@ class Figures:
                 if name == first or (star and fits):
                     middle = name.removeprefix(before).removesuffix(after)
                     below = [other.replace("*", middle) for other in others]
-                    found.append((name, *(other for other in below if other in charts)))
-        return found
+                    figures.append((name, *(other for other in below if other in charts)))
+        return figures
 
 
 @dataclass(frozen=True)
@@ -208,15 +208,15 @@ def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: 
 
 def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
     """Return the blocks that a medium shows, those of sections in their places where it has no sections."""
-    found: list[Block] = []
+    visible: list[Block] = []
     for block in blocks:
         if medium not in block.media:
             continue
         if isinstance(block, Section) and medium != "page":
-            found += shown(block.blocks, medium)
+            visible += shown(block.blocks, medium)
         else:
-            found.append(block)
-    return found
+            visible.append(block)
+    return visible
 
 
 # Engines are told apart by their settings, which stand at the end of a name.

@@ -113,7 +113,7 @@ def _definitions(sections: Sequence[PageSection]) -> dict[str, tuple[str, str]]:
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """What the browser may do with this page: run exactly these scripts, and ask nobody for anything."""
+    """The content security policy: the browser may run exactly these scripts, and load nothing."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     rest = "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     return f"default-src 'none'; script-src {hashes}; {rest}"

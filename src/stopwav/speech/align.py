@@ -48,7 +48,7 @@ _UNKNOWN = "AH"  # a letter of another script: some vowel, so that the word has 
 
 
 @dataclass(frozen=True)
-class Alignment:
+class AlignedWords:
     """The words of an utterance with their times, and those whose pronunciation was guessed."""
 
     words: tuple[Word, ...]
@@ -63,11 +63,11 @@ class _Aligner:
     guessed: set[str] = field(default_factory=set)
 
 
-def align(audio: Audio, text: str) -> Alignment:
+def align(audio: Audio, text: str) -> AlignedWords:
     """Return the time of every word of `text` in the audio, to 10 ms; independent of earlier alignments."""
     words = normalise(text)
     if not words:
-        return Alignment(())
+        return AlignedWords(())
     samples = audio.resampled(SAMPLE_RATE_HZ).pcm16()
     aligner = _aligner()
     guessed = _add_missing_words(aligner, words)
@@ -86,7 +86,7 @@ def align(audio: Audio, text: str) -> Alignment:
             f"no alignment of {_shortened(text)!r} with its {audio.duration_s:.2f} s of audio; check the "
             "transcript, or give the word times in a CTM file (--words)"
         )
-    return Alignment(tuple(aligned), guessed)
+    return AlignedWords(tuple(aligned), guessed)
 
 
 def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = None) -> Corpus:

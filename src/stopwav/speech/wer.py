@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jiwer
-
 from stopwav.speech.text import normalise
 
 
@@ -63,6 +61,9 @@ def count_word_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> Err
     ref, hyp = (
         " ".join(str(numbers.setdefault(word, len(numbers))) for word in words) for words in (ref_words, hyp_words)
     )
+    # Here, and not at the top: it would add 5 MB to the process of every engine, which counts no words.
+    import jiwer
+
     output = jiwer.process_words(ref, hyp)
     return ErrorCount(output.substitutions, output.deletions, output.insertions, len(ref_words))
 

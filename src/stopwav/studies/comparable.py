@@ -10,7 +10,7 @@ from stopwav.stats.change import Quantity
 
 
 @dataclass(frozen=True)
-class Missing:
+class NoValue:
     """Why there is no value, for people and as a code."""
 
     reason: str
@@ -34,11 +34,11 @@ class ComparableItem:
     """
 
     # The values of a metric, one per round, over these utterances.
-    values: Callable[[RoundMetric, set[str]], list[float] | Missing]
+    values: Callable[[RoundMetric, set[str]], list[float] | NoValue]
     # The utterances that completed in every round, with their transcripts; None for an item that has none.
     utterances: Mapping[str, str] | None = None
     # The errors of each of these utterances, mean over rounds, and its reference words.
-    errors: Callable[[Sequence[str]], tuple[list[float], list[int]] | Missing] | None = None
+    errors: Callable[[Sequence[str]], tuple[list[float], list[int]] | NoValue] | None = None
     rounds: int = 0
     # Rounds that stopped before their last utterance; they are not used.
     unfinished_rounds: int = 0

@@ -80,7 +80,7 @@ def growth_curve(fit: Result) -> list[tuple[float, float]]:
     ]
 
 
-# What a scaling fit is told by; the names stand in stored runs.
+# The metrics of a scaling fit; their names are part of the JSON output.
 GROWTH = {
     "law_constant": seconds("a of the fit", "Time ≈ a + b·x + c·x² along the axis: the constant term."),
     "law_linear": seconds("b of the fit", "The linear term, in seconds per second of audio or per utterance."),

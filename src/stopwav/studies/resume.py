@@ -1,4 +1,4 @@
-"""The run that a study measures into: a new one, or one to go on with, whose pieces have to be as they were written."""
+"""The run that a study measures into: a new one, or one to resume, whose pieces have to be as they were written."""
 
 from __future__ import annotations
 

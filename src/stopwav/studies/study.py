@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 # A line per study: its name, the question that it answers, and where its object is. It is imported when first needed.
 LISTED = {
-    "latency": ("How long a listener waits for each word, and why.", "stopwav.studies.latency:STUDY"),
-    "grid": ("Whether it is real-time and fits, over duration × batch size.", "stopwav.studies.grid:STUDY"),
-    "compare": ("Which model to ship: size, speed, energy, errors side by side.", "stopwav.studies.compare:STUDY"),
-    "loss": ("Which transducer loss is right, fast and small.", "stopwav.studies.loss:STUDY"),
-    "step": ("Where a training step goes: time and memory of each module.", "stopwav.studies.step:STUDY"),
+    "latency": ("How long a listener waits for each word, and why.", "stopwav.studies.latency.study:STUDY"),
+    "grid": ("Whether it is real-time and fits, over duration × batch size.", "stopwav.studies.grid.study:STUDY"),
+    "compare": (
+        "Which model to ship: size, speed, energy, errors side by side.",
+        "stopwav.studies.compare.study:STUDY",
+    ),
+    "loss": ("Which transducer loss is right, fast and small.", "stopwav.studies.loss.study:STUDY"),
+    "step": ("Where a training step goes: time and memory of each module.", "stopwav.studies.step.study:STUDY"),
 }
 # Packages add theirs through entry points of this group, named by the study.
 GROUP = "stopwav.studies"

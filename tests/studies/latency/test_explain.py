@@ -7,6 +7,7 @@ import pytest
 from command_line import command
 from explained_runs import BASE, explained_run
 from latency_runs import MakeCorpus
+from noise_corpus import write_corpus
 from scipy import stats as scipy_stats
 from shown_runs import page, study_run
 from synthetic_runs import saved
@@ -86,6 +87,7 @@ def test_what_halves_the_work_is_first_and_faster_and_what_does_nothing_is_not_c
     assert all(gain.algorithmic_s == 0 for gain in found.gains)
 
 
+@pytest.mark.soak
 def test_nothing_is_claimed_more_often_than_the_level() -> None:
     """60 runs of five rounds with three settings that do nothing."""
     claims = 0
@@ -223,7 +225,6 @@ def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeC
     quick = next(gain for gain in explanation["gains"] if gain["setting"] == "service_ms=1.0")
     # An eighth of the work, on a machine of whatever mood.
     assert quick["lag_p50"]["value"] < 1
-    assert Path(printed["run"]).with_suffix(".html").is_file()
     again = command("latency", engine, *options, "--resume")
     assert json.loads(again.stdout) == printed
     assert "pieces were measured before" in again.stderr
@@ -247,28 +248,33 @@ def test_a_plan_file_asks_for_it_too(engine: str, tiny_corpus: MakeCorpus, tmp_p
     assert explained(ran.record).left_out == (("final=quantum", "no quantum computer here"),)
 
 
-def test_a_resumed_run_goes_on_with_the_settings(engine: str, tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    corpus = tiny_corpus(count=2, seconds=0.2)
-    given = {"corpus": str(corpus), "words": str(corpus / "words.ctm"), "rounds": 1, "save": tmp_path}
-    whole = stopwav.latency([engine], explain=True, **given)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A run of one round of two utterances."""
+    folder = tmp_path_factory.mktemp("explained")
+    (folder / "scripted.py").write_text(SCRIPTED)
+    engine = f"{folder / 'scripted.py'}:Scripted,service_ms=8"
+    corpus = write_corpus(folder / "corpus", count=2, seconds=0.2)
+    words = corpus / "words.ctm"
+    return stopwav.latency([engine], explain=True, corpus=corpus, words=words, rounds=1, save=folder)
+
+
+def test_a_resumed_run_continues_with_the_settings(whole: Record, tmp_path: Path) -> None:
     lines = whole.path.read_text().splitlines(keepends=True)
-    whole.path.write_text("".join(lines[:-3]))
-    resumed = stopwav.latency([engine], explain=True, resume=True, **given)
-    assert resumed.path == whole.path
+    cut = tmp_path / whole.path.name
+    cut.write_text("".join(lines[:-3]))
+    spec = whole.header.spec
+    given = {"corpus": spec["corpus"], "words": spec["words"], "rounds": 1, "save": tmp_path}
+    resumed = stopwav.latency(spec["engines"][:1], explain=True, resume=True, **given)
+    assert resumed.path == cut
     assert resumed.complete
     assert {tuple(piece.key) for piece in resumed.pieces} >= {
-        tuple(p.key) for p in whole.pieces if p.key[0] == "stream"
+        tuple(piece.key) for piece in whole.pieces if piece.key[0] == "stream"
     }
 
 
-def test_the_order_alternates_so_that_no_setting_has_a_better_place(
-    engine: str, tiny_corpus: MakeCorpus, tmp_path: Path
-) -> None:
-    corpus = tiny_corpus(count=2, seconds=0.2)
-    record = stopwav.latency(
-        [engine], explain=True, corpus=str(corpus), words=str(corpus / "words.ctm"), rounds=1, save=tmp_path
-    )
-    order = [str(piece.key[2]) for piece in record.pieces if piece.key[0] == "stream"]
+def test_the_order_alternates_so_that_no_setting_has_a_better_place(whole: Record) -> None:
+    order = [str(piece.key[2]) for piece in whole.pieces if piece.key[0] == "stream"]
     assert order[:3] == list(reversed(order[3:]))
     assert len(set(order)) == 3
 

@@ -1,7 +1,5 @@
 """The sentence under the table, from metrics alone."""
 
-from stopwav.report.findings import latency_finding
-
 from stopwav.errors import Caution
 from stopwav.record import Result
 from stopwav.stats import Estimate

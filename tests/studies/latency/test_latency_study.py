@@ -215,7 +215,7 @@ def test_virtual_time_agrees_with_real_time_for_pocketsphinx(
         assert nearest_rank(computed, p) == pytest.approx(nearest_rank(measured, p), rel=0.1, abs=near_s)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("engine", "low", "high"), [("pocketsphinx", 0.25, 0.42), ("moonshine", 0.01, 0.12)])
 def test_librispeech_comes_out_as_others_measured_it(librispeech: Path, engine: str, low: float, high: float) -> None:
     """About 33 % of words wrong for pocketsphinx and about 6 % for Moonshine, well under real time."""

@@ -85,7 +85,7 @@ def test_the_terminal_shows_the_table_of_the_field(record: Record, monkeypatch: 
     assert ["dead", "crashed"] in lines
     assert ["absent", "missing"] in lines
     text = " ".join(printed.stdout.split())
-    assert "padding efficiency" in text
+    assert "× padding (efficiency 0." in text
     assert "6 of 8 utterances of shapes.csv" in text
     assert "quick and level are the fastest exact losses" in text or "level and quick are the fastest" in text
     assert "✗ does not match the oracle" in text

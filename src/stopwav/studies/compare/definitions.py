@@ -8,6 +8,10 @@ from stopwav.studies.definition import Definition, Definitions, ratio, seconds, 
 from stopwav.studies.growth import GROWTH
 
 
+def _count(title: str, text: str) -> Definition:
+    return Definition(title, "", text, rests_on_speed=False)
+
+
 def _in_ms(title: str, text: str) -> Definition:
     return Definition(title, "s", text, scale=1e3)
 
@@ -17,8 +21,8 @@ def _joules(title: str, text: str) -> Definition:
 
 
 SIZE = {
-    "parameters": ratio("parameters", "Numbers in the model's weights; a tensor that modules share counts once."),
-    "trainable_parameters": ratio("trainable parameters", "Those that the engine has not frozen."),
+    "parameters": _count("parameters", "Numbers in the model's weights; a tensor that modules share counts once."),
+    "trainable_parameters": _count("trainable parameters", "Those that the engine has not frozen."),
     "parameter_bytes": size("parameter size", "Bytes of the parameters in their precision."),
 }
 
@@ -36,10 +40,15 @@ INPUTS = {
         "Σ (substitutions + deletions + insertions) / Σ reference words.",
         scale=100,
         rests_on_text=True,
+        rests_on_speed=False,
         headline="WER, %",
     ),
     "emitted_tokens": Definition(
-        "emitted tokens", "", "Tokens emitted for an input: they decide how long a search takes.", decimals=1
+        "emitted tokens",
+        "",
+        "Tokens emitted for an input: they decide how long a search takes.",
+        decimals=1,
+        rests_on_speed=False,
     ),
     "load_time": seconds("load time", "Time to make the engine in a fresh process."),
 }
@@ -47,7 +56,7 @@ INPUTS = {
 LENGTHS = {
     "latency": _in_ms("latency at a length", "Wall time of one input of that length, after the warm-up."),
     "device_latency": _in_ms("device latency", "The same by the device's own events, where there is a device."),
-    "multiply_adds": ratio("multiply-adds", "Multiply-adds of one input of that length, by torch's counter."),
+    "multiply_adds": _count("multiply-adds", "Multiply-adds of one input of that length, by torch's counter."),
     "operations_per_s": Definition("operations per second", "op/s", "2 · multiply-adds / latency, as achieved."),
 }
 

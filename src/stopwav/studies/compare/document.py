@@ -122,11 +122,10 @@ def _summary_rows(comparison: Comparison) -> Iterator[Row]:
     """The rows of the metrics that some engine has, or has not for a reason that a word says."""
     for metric in SUMMARY:
         estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
-        if any(one is not None and (one.value is not None or one.code in ABSENT) for one in estimates):
+        if any(estimate and (estimate.value is not None or estimate.code in ABSENT) for estimate in estimates):
             pairs = zip(comparison.engines, estimates, strict=True)
-            yield Row(
-                (Cell(_label(metric)), *(_summary_cell(comparison, engine, metric, one) for engine, one in pairs))
-            )
+            cells = [_summary_cell(comparison, engine, metric, estimate) for engine, estimate in pairs]
+            yield Row((Cell(_label(metric)), *cells))
 
 
 def _definition(metric: str) -> Definition:
@@ -227,15 +226,14 @@ def _length_table(comparison: Comparison, title: str, metric: str) -> Table:
     headings = [*letters, *(["B against A"] if len(letters) == 2 else [])]
     rows = []
     for frames in comparison.frames:
-        cells = [Cell(f"{frames} ({frames / 100:g} s)")]
+        cells = [Cell(f"{frames} ({frames / 100:g})")]
         for engine in comparison.engines:
             cells.append(_length_cell(comparison, comparison.lengths[engine.name, frames], metric))
         if len(letters) == 2:
-            by_length = comparison.card.by_length
-            verdicts = [one for one in by_length if one.frames == frames and one.change.metric == metric]
-            cells += [Cell(verdict_text(verdict)) for verdict in verdicts]
+            verdicts = [verdict for verdict in comparison.card.by_length if verdict.frames == frames]
+            cells += [Cell(verdict_text(verdict)) for verdict in verdicts if verdict.change.metric == metric]
         rows.append(Row(tuple(cells)))
-    return Table((Column("frames of input", "left"), *map(Column, headings)), tuple(rows), title=title)
+    return Table((Column("frames (s)", "left"), *map(Column, headings)), tuple(rows), title=title)
 
 
 def _length_cell(comparison: Comparison, result: Result, metric: str) -> Cell:
@@ -267,7 +265,7 @@ def _parameters(comparison: Comparison) -> Iterator[Block]:
 
 
 def _doubts(code: str, metric: str) -> bool:
-    """Whether a warning is about one metric in particular; those about the whole run stand on top of the page."""
+    """Whether a warning is about one metric in particular; those about the whole run are on top of the page."""
     if code in ("meters-disagree", "meter-log"):
         return metric.startswith(("energy_", "mean_power", "idle_power", "sampled_"))
     if code == "net-too-small":

@@ -129,7 +129,7 @@ def small_net_warnings(energy: Energy, engine: EngineData) -> Iterator[Caution]:
             yield Caution(
                 "net-too-small",
                 f"{part}: at {', '.join(lost)} frames the net energy of a window is below the counter resolution, "
-                f"{resolution.step_j:.2g} J, and cannot be told from zero there; compare gross energy",
+                f"{resolution.step_j:.2g} J, which is indistinguishable from zero there; compare gross energy",
             )
 
 

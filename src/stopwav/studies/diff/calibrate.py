@@ -17,7 +17,7 @@ import numpy as np
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
-from stopwav.studies.comparable import Comparable, ComparableItem, Missing
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
 from stopwav.studies.diff.diff import Run, check_comparable, comparable_of, read_run, visible
 
 FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
@@ -94,7 +94,7 @@ def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem])
     levels: dict[str, list[float]] = {}
     for metric in comparable.metrics:
         by_run = [item.values(metric, set(utterances)) for item in items]
-        usable = [values for values in by_run if not isinstance(values, Missing)]
+        usable = [values for values in by_run if not isinstance(values, NoValue)]
         if len(usable) == len(items):
             levels[metric.name] = [float(np.log(values).mean()) for values in usable]
     rates = [_error_rate(item, utterances) for item in items]
@@ -105,8 +105,8 @@ def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem])
 
 def _error_rate(item: ComparableItem, utterances: Sequence[str]) -> float:
     """The error rate of one run; 0 where there is none."""
-    counted = Missing("") if item.errors is None else item.errors(utterances)
-    if isinstance(counted, Missing):
+    counted = NoValue("") if item.errors is None else item.errors(utterances)
+    if isinstance(counted, NoValue):
         return 0.0
     errors, words = counted
     return sum(errors) / sum(words) if sum(words) else 0.0

@@ -12,7 +12,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.comparable import Comparable, ComparableItem, Missing
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
 from stopwav.studies.study import study_of
 
 Run = Record | Path | str
@@ -184,18 +184,18 @@ def _questions(
     for metric in comparable.metrics:
         limit = limits[metric.name]
         values_a, values_b = (item.values(metric, chosen) for item in (a, b))
-        if isinstance(values_a, Missing):
+        if isinstance(values_a, NoValue):
             yield ask_nothing(metric.name, metric.unit, limit, values_a.reason)
-        elif isinstance(values_b, Missing):
+        elif isinstance(values_b, NoValue):
             yield ask_nothing(metric.name, metric.unit, limit, values_b.reason)
         else:
             yield ask_ratio(metric.name, metric.unit, metric.quantity, values_a, values_b, limit)
     if comparable.error_rate and a.errors is not None and b.errors is not None:
         errors_a, errors_b = (errors(utterances or ()) for errors in (a.errors, b.errors))
         limit = limits[comparable.error_rate]
-        if isinstance(errors_a, Missing):
+        if isinstance(errors_a, NoValue):
             yield ask_nothing(comparable.error_rate, "", limit, errors_a.reason)
-        elif isinstance(errors_b, Missing):
+        elif isinstance(errors_b, NoValue):
             yield ask_nothing(comparable.error_rate, "", limit, errors_b.reason)
         else:
             yield ask_errors(comparable.error_rate, errors_a[0], errors_b[0], errors_a[1], limit)

@@ -47,11 +47,13 @@ def grid_charts(run: StudyRun) -> dict[str, Chart]:
 
 def _pace_map(layout: GridLayout) -> Chart:
     rows = []
-    for place, one in layout.cells.items():
-        rtfx = one.metrics["rtfx"].value if one.metrics else None
+    for place, cell in layout.cells.items():
+        rtfx = cell.metrics["rtfx"].value if cell.metrics else None
         side = ABSENT if rtfx is None else FASTER if rtfx >= REAL_TIME else SLOWER
         strength = 0.0 if rtfx is None else abs(math.log10(rtfx))
-        rows.append({**_places(*place), "label": cell_text(one, "rtfx", intervals=False), "side": side, "by": strength})
+        rows.append(
+            {**_places(*place), "label": cell_text(cell, "rtfx", intervals=False), "side": side, "by": strength}
+        )
     inks = {FASTER: ink("engine-0"), SLOWER: ink("engine-1"), ABSENT: ink("muted")}
     shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
     return Chart(
@@ -65,18 +67,18 @@ def _pace_map(layout: GridLayout) -> Chart:
 
 def _memory_map(layout: GridLayout, metric: str, title: str) -> Chart:
     rows: list[dict[str, Any]] = []
-    for place, one in layout.cells.items():
-        value = one.metrics[metric].value if one.metrics else None
+    for place, cell in layout.cells.items():
+        value = cell.metrics[metric].value if cell.metrics else None
         side = ABSENT if value is None else "measured"
         # From the smallest to the largest, not from zero: the model alone would make all cells look alike.
-        rows.append({**_places(*place), "label": cell_text(one, metric), "side": side, "by": value or 0.0})
+        rows.append({**_places(*place), "label": cell_text(cell, metric), "side": side, "by": value or 0.0})
     values = [row["by"] for row in rows if row["side"] == "measured"]
     lowest = min(values)
     rows = [{**row, "by": max(0.0, row["by"] - lowest)} for row in rows]
     inks = {"measured": ink("engine-2"), ABSENT: ink("muted")}
     shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
-    told = f"From {format_bytes(lowest)} to {format_bytes(max(values))}; in brackets what is over the loaded model."
-    return Chart(title, _heat_map(rows, layout, shown), f"Rows: seconds of audio; columns: batch size. {told}")
+    text = f"From {format_bytes(lowest)} to {format_bytes(max(values))}; in brackets what is over the loaded model."
+    return Chart(title, _heat_map(rows, layout, shown), f"Rows: seconds of audio; columns: batch size. {text}")
 
 
 def _heat_map(rows: Sequence[dict[str, Any]], layout: GridLayout, colours: dict[str, str]) -> dict[str, Any]:
@@ -107,14 +109,14 @@ def _places(duration_s: float, size: int) -> dict[str, str]:
     return {"duration": f"{duration_s:g} s", "batch": f"× {size}"}
 
 
-def _scaling(laws: Sequence[Result], axis: str) -> Chart:
-    """Measured times as points, the fitted law as a line, a colour for each row or column of the grid."""
-    names = [_line_name(law) for law in laws]
+def _scaling(fits: Sequence[Result], axis: str) -> Chart:
+    """Measured times as points, the fitted line as a line, a colour for each row or column of the grid."""
+    names = [_line_name(fit) for fit in fits]
     points, curves = [], []
-    for name, law in zip(names, laws, strict=True):
-        cells: Any = law.params["cells"]
+    for name, fit in zip(names, fits, strict=True):
+        cells: Any = fit.params["cells"]
         points += [{"line": name, "x": x, "s": time_s} for x, time_s in cells]
-        curves += [{"line": name, "x": x, "s": s} for x, s in growth_curve(law) if s > 0]
+        curves += [{"line": name, "x": x, "s": s} for x, s in growth_curve(fit) if s > 0]
     inks = [engine_ink(index) for index in range(len(names))]
     colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=None)
     dash = alt.StrokeDash(
@@ -139,9 +141,9 @@ def _scaling(laws: Sequence[Result], axis: str) -> Chart:
         .mark_point(filled=True, size=60, opacity=1)
         .encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip),
     )
-    told = " ".join(f"{fit_text(law)}." for law in laws)
+    text = " ".join(f"{fit_text(fit)}." for fit in fits)
     keys = tuple(Key(name, colour) for name, colour in zip(names, inks, strict=True))
-    about = f"Points: measured; lines: the fitted law; both axes logarithmic. {told}"
+    about = f"Points: measured; lines: the fitted line; both axes logarithmic. {text}"
     return Chart(
         f"Time of a batch over its {_axis_title(axis)}", spec_of(alt.layer(*layers), SCALING_HEIGHT), about, keys
     )
@@ -151,7 +153,7 @@ def _axis_title(axis: str) -> str:
     return "duration" if axis == "duration" else "size"
 
 
-def _line_name(law: Result) -> str:
-    if law.params["axis"] == "duration":
-        return f"batch {law.params['batch_size']}"
-    return f"{law.params['duration_s']:g} s"
+def _line_name(fit: Result) -> str:
+    if fit.params["axis"] == "duration":
+        return f"batch {fit.params['batch_size']}"
+    return f"{fit.params['duration_s']:g} s"

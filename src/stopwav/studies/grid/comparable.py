@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stopwav.measure.rounds import Measurement
 from stopwav.record import Record
-from stopwav.studies.comparable import Comparable, ComparableItem, Missing, RoundMetric
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.grid.cell import GridCell, measurements
 from stopwav.studies.grid.spec import GridSpec, device_of
 
@@ -18,11 +18,11 @@ def _items(record: Record) -> dict[str, ComparableItem]:
 
 
 def _item(cell: GridCell, measurement: Measurement) -> ComparableItem:
-    def values(metric: RoundMetric, utterances: set[str]) -> list[float] | Missing:
+    def values(metric: RoundMetric, utterances: set[str]) -> list[float] | NoValue:
         if metric.name == "rtf":
             return [round_.median_s / cell.audio_s for round_ in measurement.good]
         peaks = [float(round_.memory.peak_bytes) for round_ in measurement.good if round_.memory]
-        return peaks or Missing("no peak was measured")
+        return peaks or NoValue("no peak was measured")
 
     return ComparableItem(values, rounds=len(measurement.good))
 

@@ -59,9 +59,9 @@ def _earlier(spec: GridSpec, folder: Path) -> tuple[float, float, str] | None:
     for record in islice(runs_in(folder, "grid"), EARLIER_RUNS):
         if (record.header.spec.get("engine"), record.header.spec.get("device")) != (spec.engine, spec.device):
             continue
-        good = [(cell, one) for cell, measurement in measurements(record) for one in measurement.good]
-        loads_s = [one.load_s for _, one in good if one.load_s is not None]
+        good = [(cell, round_) for cell, measurement in measurements(record) for round_ in measurement.good]
+        loads_s = [round_.load_s for _, round_ in good if round_.load_s is not None]
         if loads_s:
-            rtf = sum(one.median_s for _, one in good) / sum(cell.audio_s for cell, _ in good)
+            rtf = sum(round_.median_s for _, round_ in good) / sum(cell.audio_s for cell, _ in good)
             return rtf, median(loads_s), record.path.name
     return None

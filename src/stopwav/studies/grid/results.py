@@ -124,11 +124,11 @@ def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
         "reserved": (cuda("reserved"), ""),
         "device": (cuda("device"), f"by {method}, other processes included" if method else ""),
     }
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     for kind, ((peak, base), remark) in kinds.items():
-        found[f"peak_{kind}_bytes"] = _largest(measured.good, peak, remark)
-        found[f"peak_{kind}_over_baseline_bytes"] = _largest(measured.good, _difference(peak, base), remark)
-    return found
+        metrics[f"peak_{kind}_bytes"] = _largest(measured.good, peak, remark)
+        metrics[f"peak_{kind}_over_baseline_bytes"] = _largest(measured.good, _difference(peak, base), remark)
+    return metrics
 
 
 def _difference(
@@ -142,7 +142,7 @@ def _difference(
 
 
 def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], note: str) -> Estimate:
-    values = [found for round_ in rounds if (found := value(round_)) is not None]
+    values = [number for round_ in rounds if (number := value(round_)) is not None]
     if not values:
         return Estimate(None, unit="B", note=NO_CUDA)
     # From the smallest to the largest round: not a confidence interval, and said to be none.
@@ -152,7 +152,7 @@ def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], no
 
 def _of_rounds(measured: Measurement, value: Callable[[Round], float | None], unit: str) -> Estimate:
     """The location of a quantity with one value per round."""
-    values = [[found] for round_ in measured.good if (found := value(round_)) is not None]
+    values = [[number] for round_ in measured.good if (number := value(round_)) is not None]
     return summarise_rounds(values, unit=unit)
 
 

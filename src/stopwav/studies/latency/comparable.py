@@ -11,12 +11,12 @@ from stopwav.record import UNTRAINED, Piece, Record
 from stopwav.speech.latency import algorithmic_latency, final_latency
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import minimum_count, nearest_rank
-from stopwav.studies.comparable import Comparable, ComparableItem, Missing, RoundMetric
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
 from stopwav.studies.latency.metrics import Stream, streams_of
 from stopwav.studies.latency.results import is_untrained, rests_on_text
 
-OfStreams = Callable[[Sequence[Stream]], float | Missing]
+OfStreams = Callable[[Sequence[Stream]], float | NoValue]
 
 WER = "wer"
 
@@ -61,23 +61,23 @@ def compared_engine(record: Record, name: str) -> ComparedEngine:
     )
 
 
-def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set[str]) -> list[float] | Missing:
+def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set[str]) -> list[float] | NoValue:
     """Return the metric's value in each round over the given utterances, all above zero, or why it has none."""
     if engine.untrained and rests_on_text(metric.name):
-        return Missing(UNTRAINED, UNTRAINED)
+        return NoValue(UNTRAINED, UNTRAINED)
     if metric.name in _OF_STREAMS:
         values = _of_rounds(engine, _OF_STREAMS[metric.name], utterances)
     else:
         values = _of_processes(engine.processes, metric.name)
-    if not isinstance(values, Missing) and min(values) <= 0:
-        return Missing("not above zero in every round, so there is no ratio")
+    if not isinstance(values, NoValue) and min(values) <= 0:
+        return NoValue("not above zero in every round, so there is no ratio")
     return values
 
 
-def errors_by_utterance(engine: ComparedEngine, utterances: Sequence[str]) -> tuple[list[float], list[int]] | Missing:
+def errors_by_utterance(engine: ComparedEngine, utterances: Sequence[str]) -> tuple[list[float], list[int]] | NoValue:
     """Return the word errors of each utterance, as a mean over rounds, and its reference words."""
     if engine.untrained:
-        return Missing(UNTRAINED, UNTRAINED)
+        return NoValue(UNTRAINED, UNTRAINED)
     errors: dict[str, list[int]] = {name: [] for name in utterances}
     words = dict.fromkeys(utterances, 0)
     for stream in (stream for streams in engine.rounds.values() for stream in streams):
@@ -116,43 +116,43 @@ def _engine_settings(record: Record, name: str) -> dict[str, object]:
     return settings
 
 
-def _of_rounds(engine: ComparedEngine, of_streams: OfStreams, utterances: set[str]) -> list[float] | Missing:
+def _of_rounds(engine: ComparedEngine, of_streams: OfStreams, utterances: set[str]) -> list[float] | NoValue:
     """The value in the streams of each round."""
     values: list[float] = []
     for streams in engine.rounds.values():
         value = of_streams([stream for stream in streams if stream.utterance.id in utterances])
-        if isinstance(value, Missing):
+        if isinstance(value, NoValue):
             return value
         values.append(value)
-    return values or Missing("no finished round")
+    return values or NoValue("no finished round")
 
 
-def _of_processes(processes: Sequence[Piece], name: str) -> list[float] | Missing:
+def _of_processes(processes: Sequence[Piece], name: str) -> list[float] | NoValue:
     """Load time or peak memory: the median of a round's processes, of which there is one unless some died."""
     kind, field = ("load", "load_s") if name == "load_time" else ("memory", "peak_bytes")
     by_round: dict[int, list[float]] = {}
     for piece in processes:
         if piece.key[0] == kind and piece.status == "ok":
             by_round.setdefault(int(piece.key[1]), []).append(float(piece.data[field]))
-    return [median(values) for values in by_round.values()] or Missing(f"no {kind} completed")
+    return [median(values) for values in by_round.values()] or NoValue(f"no {kind} completed")
 
 
 def _percentile(p: float, values_of: Callable[[Stream], Iterable[float | None]]) -> OfStreams:
     """The nearest rank over all values of a round; as in a report, only where they are enough."""
 
-    def of_streams(streams: Sequence[Stream]) -> float | Missing:
+    def of_streams(streams: Sequence[Stream]) -> float | NoValue:
         values = [value for stream in streams for value in values_of(stream) if value is not None]
         if len(values) < minimum_count(p):
-            return Missing(f"needs {minimum_count(p)} events per round, has {len(values)}")
+            return NoValue(f"needs {minimum_count(p)} events per round, has {len(values)}")
         return nearest_rank(values, p)
 
     return of_streams
 
 
-def _rtf(streams: Sequence[Stream]) -> float | Missing:
+def _rtf(streams: Sequence[Stream]) -> float | NoValue:
     audio_s = sum(stream.trace.audio_s for stream in streams)
     service_s = sum(chunk.service_s for stream in streams for chunk in stream.trace.chunks)
-    return service_s / audio_s if audio_s else Missing("no audio")
+    return service_s / audio_s if audio_s else NoValue("no audio")
 
 
 def _word_latencies(stream: Stream) -> Iterable[float | None]:

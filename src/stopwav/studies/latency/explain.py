@@ -11,7 +11,7 @@ from stopwav.record import Record
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.comparable import Missing, RoundMetric
+from stopwav.studies.comparable import NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.comparable import (
     WER,
@@ -170,7 +170,7 @@ def _felt(pairs: Sequence[_Pair]) -> RoundMetric:
     """The metric that all settings can be ranked by."""
     for metric in map(_time, _FELT):
         chosen = [(engine, set(pair.utterances)) for pair in pairs for engine in (pair.a, pair.b)]
-        if not any(isinstance(values_by_round(engine, metric, names), Missing) for engine, names in chosen):
+        if not any(isinstance(values_by_round(engine, metric, names), NoValue) for engine, names in chosen):
             return metric
     return _time(_FELT[-1])
 
@@ -192,7 +192,7 @@ def _gains(pairs: Sequence[_Pair], felt: RoundMetric) -> list[Gain]:
 def _ask(pair: _Pair, metric: RoundMetric) -> Question:
     a, b = (values_by_round(engine, metric, set(pair.utterances)) for engine in (pair.a, pair.b))
     for values in (a, b):
-        if isinstance(values, Missing):
+        if isinstance(values, NoValue):
             return ask_nothing(metric.name, metric.unit, DEFAULT_THRESHOLD, values.reason, values.code)
     return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
 
@@ -200,7 +200,7 @@ def _ask(pair: _Pair, metric: RoundMetric) -> Question:
 def _ask_wer(pair: _Pair) -> Question:
     a, b = (errors_by_utterance(engine, pair.utterances) for engine in (pair.a, pair.b))
     for errors in (a, b):
-        if isinstance(errors, Missing):
+        if isinstance(errors, NoValue):
             return ask_nothing(WER, "", DEFAULT_THRESHOLD, errors.reason, errors.code)
     return ask_errors(WER, a[0], b[0], a[1], DEFAULT_THRESHOLD)  # type: ignore[index]
 

@@ -66,7 +66,7 @@ class EngineRound:
         return self._worker.call("stream", utterance, self._spec.pace, time_limit_s=limit_s)
 
     def _warm_up(self, utterance: Utterance) -> Outcome:
-        """The first stream of the process, which is kept apart, and the warm-up where it went well."""
+        """The first stream of the process, which is kept apart, and the warm-up where it completed."""
         limit_s = self._spec.time_limit_s
         first = self._worker.call("stream", utterance, "virtual", time_limit_s=limit_s)
         if not first.ok or first.value["failure"]:

@@ -63,9 +63,7 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
     )
     whiskers = chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x="low:Q", x2="high:Q", y=y)
     values = "; ".join(f"{_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group)
-    about = (
-        f"Joiner, loss and backward of result batch, mean over batches; whiskers: 95 % confidence interval. {values}."
-    )
+    about = f"Joiner, loss and backward of one batch, mean over batches; whiskers: 95 % confidence interval. {values}."
     spec = spec_of(alt.layer(bars, whiskers), ROW_HEIGHT * len(rows) + 20)
     return Chart(f"Step time: {setting_text(group[0])}", spec, about)
 

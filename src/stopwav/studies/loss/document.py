@@ -27,7 +27,7 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
     results, spec = run.results, run.record.header.spec
     groups = by_setting(results)
     marks = {rank_text(result) for result in results}
-    legend = tuple(Note(text, quiet=False) for mark, text in _LEGEND.items() if mark in marks)
+    legend = tuple(Note(text) for mark, text in _LEGEND.items() if mark in marks)
     tables = tuple(block for group in groups for block in _table(group))
     note = Note(
         "Peak memory, excluding inputs; in square brackets: 95 % confidence interval over batches, or over rounds "
@@ -95,7 +95,7 @@ def _settings_line(result: Result) -> str:
 def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     largest = any("largest_batch" in result.metrics for result in group)
     headings = ["step, ms", "forward", "backward", "peak memory", "max relative error"]
-    columns = [Column("rank"), Column("loss", "left", fold=True), *map(Column, headings)]
+    columns = [Column("rank", "left"), Column("loss", "left", fold=True), *map(Column, headings)]
     if largest:
         columns.append(Column("largest batch"))
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from statistics import geometric_mean, median
 
 from stopwav.measure.rounds import Round
@@ -27,7 +26,8 @@ def step_metrics(rounds: LossRounds, batch_set: BatchSet) -> dict[str, Estimate]
         "forward_time": over_batches(rounds, _stage_values("forward")),
         "backward_time": over_batches(rounds, _stage_values("backward")),
         "step_wall_time": over_batches(rounds, _wall_values),
-        "time_per_cell": _per_cell(times, cells),
+        # The ratio of sums, with its interval by resampling batches.
+        "time_per_cell": cluster_ratio(times, cells, list(range(len(times))), unit="s"),
         "padding_efficiency": Estimate(batch_set.padding_efficiency, n=len(batch_set.batches)),
         **_memory(rounds),
     }
@@ -53,12 +53,6 @@ def _stage_values(name: str) -> ValuesOf:
         return [totals.get(name, 0.0) for totals in round_.samples.stages_s]
 
     return values
-
-
-def _per_cell(times: Sequence[float], cells: Sequence[int]) -> Estimate:
-    """The ratio of sums, with its interval by resampling batches."""
-    estimate = cluster_ratio(times, cells, list(range(len(times))), unit="s")
-    return replace(estimate, note=estimate.note.replace("utterance", "batch").replace("batchs", "batches"))
 
 
 def over_batches(rounds: LossRounds, values: ValuesOf) -> Estimate:
@@ -127,7 +121,7 @@ def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str) -> dict[str, 
 def ranks(measured: Mapping[str, LossRounds]) -> dict[str, Estimate]:
     """Return the rank of each loss that was measured: 1 plus the number of losses that are faster beyond doubt.
 
-    Losses that cannot be told apart share a rank. One round supports no verdict; the order is then that of the times.
+    Losses without a clear difference share a rank. One round supports no verdict; the order is then that of the times.
     """
     present = {name: rounds for name, rounds in measured.items() if rounds.good}
     ranked = {}
@@ -142,7 +136,7 @@ def _rank_note(present: Mapping[str, LossRounds]) -> str:
         {round_.index for of_batch in rounds.good.values() for round_ in of_batch} for rounds in present.values()
     ]
     fewest = min(map(len, indices))
-    return "by the times of one round: no verdict" if fewest < 2 else "losses that cannot be told apart share a rank"
+    return "by the times of one round: no verdict" if fewest < 2 else "losses without a clear difference share a rank"
 
 
 def _is_faster(a: LossRounds, b: LossRounds) -> bool:
@@ -161,7 +155,7 @@ def _is_faster(a: LossRounds, b: LossRounds) -> bool:
 
 
 def _round_locations(rounds: LossRounds, numbers: Sequence[int]) -> dict[int, float]:
-    """The geometric mean of the medians of these batches, for each round in which all of them went well.
+    """The geometric mean of the medians of these batches, for each round in which all of them completed.
 
     Geometric, so that a loss is compared by its ratio to another on every batch, and not by the longest batch alone.
     """

@@ -145,7 +145,7 @@ def _check_warnings(check: Piece | None) -> Iterator[Caution]:
 
 
 def _failure_warnings(rounds: LossRounds) -> Iterator[Caution]:
-    """How the batches ended of which no round went well: a warning per status, with the first of its last words."""
+    """How the batches ended of which no round completed: a warning per status, with the first of its last words."""
     failed: dict[str, list[tuple[int, Round]]] = {}
     for number, of_batch in enumerate(rounds.rounds):
         if of_batch and not any(round_.status == "ok" for round_ in of_batch):

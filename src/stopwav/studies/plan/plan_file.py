@@ -82,13 +82,15 @@ def _entry(node: Node) -> tuple[Study, Node]:
     return find_study(name), settings
 
 
-def _check_used(settings: Mapping[str, Node], studies: Iterable[Study], nobody: str) -> None:
+def _check_used(settings: Mapping[str, Node], studies: Iterable[Study], no_study: str) -> None:
     """Raise for a setting that none of the studies takes."""
     several = list(studies)
     for key, node in settings.items():
         if not any(_is_key(study, key) for study in several):
             keys = dict.fromkeys(key for study in several for key in [*_keys(study), "studies", "quick"])
-            raise StopwavError(f"{node.key_where}: unknown key {shown(key)}, which {nobody} takes; {_hint(key, keys)}")
+            raise StopwavError(
+                f"{node.key_where}: unknown key {shown(key)}, which {no_study} takes; {_hint(key, keys)}"
+            )
 
 
 def _is_key(study: Study, key: str) -> bool:
@@ -193,7 +195,7 @@ def _wrong(error: ValidationError, study: Study, entry: Node, nodes: Mapping[str
     for part in path:
         if isinstance(part, int) and isinstance(node.value, list) and part < len(node.value):
             node = node.value[part]
-    if first["type"] == "value_error":  # of the house, about the value as a whole
+    if first["type"] == "value_error":  # a check of our own, about the value as a whole
         return f"{node.where}: {key} {shown(node.plain())}: {message}"
     hint = "; put it in quotes" if first["type"] == "string_type" and not isinstance(node.value, list | dict) else ""
     return f"{node.where}: {key} {message}, not {kind(node)}{hint}"

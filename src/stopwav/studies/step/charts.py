@@ -194,14 +194,18 @@ def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
 def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     parts = list(dict.fromkeys(row["part"] for row in rows))
     farthest = max(abs(row["ratio"] - 1) for row in rows) or 1.0
-    scale = alt.Scale(domain=[1 - farthest, 1, 1 + farthest], range=[ink("engine-0"), ink("card"), ink("engine-1")])
+    # The page's colours are CSS variables, between which Vega cannot interpolate: their opacity says how far.
+    colours = alt.Scale(domain=["faster", "slower"], range=[ink("engine-0"), ink("engine-1")])
+    opacities = alt.Scale(domain=[0, farthest], range=[0, 1])
     cells = (
         chart_of(rows)
+        .transform_calculate(distance="abs(datum.ratio - 1)", pace="datum.ratio < 1 ? 'faster' : 'slower'")
         .mark_rect(stroke=ink("line"))
         .encode(
             x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, grid=False)),
             y=alt.Y("part:N", sort=parts, title=None, axis=alt.Axis(grid=False, labelLimit=240)),
-            color=alt.Color("ratio:Q", scale=scale, legend=None),
+            color=alt.Color("pace:N", scale=colours, legend=None),
+            fillOpacity=alt.FillOpacity("distance:Q", scale=opacities, legend=None),
             tooltip=[
                 "path:N",
                 alt.Tooltip("ms:Q", format=".2f"),

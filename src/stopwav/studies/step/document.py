@@ -43,10 +43,11 @@ LONGEST_NAME = 60
 def step_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tree, what is said of the whole step, its charts and processes; with labels, those rows alone."""
     tree = StepTree(run.results)
-    title = f"Training step of {plain(str(tree.step.params['model']), 80)}"
+    model = str(tree.step.params["model"])
+    title = f"Training step of {plain(model, 40)}"
     if not tree.step.metrics:
         return Document(title, findings=(_failure(tree.step),), record=run.record, warned=(tree.step,))
-    settings = Note(f"{title} {_settings(tree.step)}", quiet=False)
+    settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)
     if detail.labels is not None:
         return Document(title, (settings, _label_table(tree, detail.labels)), record=run.record)
     return Document(

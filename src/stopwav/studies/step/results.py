@@ -152,7 +152,7 @@ def _doubt(row: StepRow, share: Estimate, switch_s: float) -> str:
     hooks_s = 4 * row.calls * switch_s
     if own_s and hooks_s > MOST_HOOK_SHARE * own_s:
         hooks_us, own_us = 1e6 * hooks_s, 1e6 * own_s
-        return f"the hooks of its {row.calls:g} calls per step take about {hooks_us:.0f} µs; it took {own_us:.0f} µs"
+        return f"its hooks take about {hooks_us:.0f} µs per step ({row.calls:g} calls); it took {own_us:.0f} µs"
     if share.value is None or share.low is None or share.high is None:
         return ""
     wide = share.high - share.low > WIDEST_INTERVAL * share.value
@@ -208,7 +208,7 @@ def _params(record: Record, ready: Mapping[str, Any] | None, steps: CompletedSte
 
 
 def _first_data(record: Record, kind: str) -> dict[str, Any] | None:
-    """The data of the first piece of a kind that went well."""
+    """The data of the first piece of a kind that completed."""
     return next((piece.data for piece in record.pieces if piece.key[0] == kind and piece.status == "ok"), None)
 
 
@@ -249,9 +249,7 @@ def _mean(steps: CompletedSteps, seconds: Seconds) -> Estimate:
 
 
 def _ratio(steps: CompletedSteps, numerators: Seconds, denominators: Seconds, unit: str = "") -> Estimate:
-    ratio = cluster_ratio(numerators, denominators, clusters=steps.numbers, rounds=steps.rounds, unit=unit)
-    # Here the clusters are steps.
-    return replace(ratio, note=ratio.note.replace("utterance", "step"))
+    return cluster_ratio(numerators, denominators, clusters=steps.numbers, rounds=steps.rounds, unit=unit)
 
 
 def _less_one(ratio: Estimate) -> Estimate:

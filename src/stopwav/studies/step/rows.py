@@ -18,7 +18,7 @@ FORWARD = ("forward", "loss")
 
 @dataclass(frozen=True)
 class CompletedSteps:
-    """The steps of a run that went well, in order: their batches, clean and watched times, and rounds."""
+    """The steps of a run that completed, in order: their batches, clean and watched times, and rounds."""
 
     pieces: list[Piece]
     # Whether rows are by the device's clock; else by the wall's.
@@ -98,7 +98,7 @@ class _Sums:
 
 
 def completed_steps(record: Record, rank: int = 0) -> CompletedSteps:
-    """Return the steps of a run that went well, of the first process or of another one."""
+    """Return the steps of a run that completed, of the first process or of another one."""
     start = ["rank", rank] if rank else []
     pieces = [
         piece for piece in record.pieces if piece.status == "ok" and piece.key[: len(start) + 1] == [*start, "step"]

@@ -1,0 +1,31 @@
+"""The Study object of `stopwav compare`: its settings, what measures it, and how its runs are shown."""
+
+from __future__ import annotations
+
+from stopwav.studies.compare.card import make_card
+from stopwav.studies.compare.definitions import DEFINITIONS
+from stopwav.studies.compare.document import compare_document
+from stopwav.studies.compare.forecast import forecast, problems
+from stopwav.studies.compare.results import compare_results, read_run
+from stopwav.studies.compare.run import compare
+from stopwav.studies.compare.spec import CompareSpec
+from stopwav.studies.study import Study, lazily
+
+STUDY = Study(
+    name="compare",
+    question="Which of these models to ship: parameters, operations, latency, energy and word errors side by side.",
+    spec=CompareSpec,
+    run=compare,
+    results=compare_results,
+    document=compare_document,
+    charts=lazily("stopwav.studies.compare.charts", "compare_charts"),
+    definitions=DEFINITIONS,
+    example={"engines": ["pocketsphinx", "moonshine"]},
+    forecast=forecast,
+    problems=problems,
+    extras={"card": lambda run: make_card(run.view["data"], run.results)},
+    view=lambda run: {"data": read_run(run.record)},
+    failure_codes=("sample-", "model-", "cell-"),
+    followed=("engine", "length"),
+    series="compare",
+)
