@@ -10,7 +10,8 @@ from command_line import command
 import stopwav
 from stopwav.cli.study_verb import about, forecast_line
 from stopwav.record import Header, Piece, Record, now, runs_in
-from stopwav.studies import compare, grid
+from stopwav.studies.compare import study as compare
+from stopwav.studies.grid import study as grid
 
 
 def compare_line(folder: Path, engine: str = "fake", **settings: Any) -> str:

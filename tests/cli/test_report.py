@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -92,6 +93,22 @@ def test_all_prints_every_metric_of_every_study(stem: str) -> None:
         assert f" {metric} " in printed
         assert f"| {metric} |" in text.replace("&#95;", "_")
     assert len(usual) < len(printed)
+
+
+@pytest.mark.parametrize("markdown", [(), ("--markdown",)], ids=["terminal", "markdown"])
+def test_options_of_one_study_change_its_table(markdown: tuple[str, ...]) -> None:
+    def report(stem: str, *options: str) -> str:
+        return stopwav("report", DATA / f"{stem}.jsonl", *options, *markdown, COLUMNS="200").stdout
+
+    assert re.search(r"\d\.\d\dE-\d\d", report("grid-emformer", "--scientific"))
+    assert not re.search(r"\d\.\d\dE-\d\d", report("grid-emformer"))
+    # Layers that repeat are one row until they are unfolded; a pattern chooses among the rows.
+    usual, unfolded = report("step-profile"), report("step-profile", "--unfold")
+    assert len(unfolded.splitlines()) > len(usual.splitlines())
+    chosen = report("step-profile", "--labels", "rnnt")
+    assert "prune" in chosen
+    assert "predictor" in usual
+    assert "predictor" not in chosen
 
 
 class Terminal(io.TextIOWrapper):

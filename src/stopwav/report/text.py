@@ -91,6 +91,8 @@ LONGEST = 300
 
 def plain(text: str, longest: int = LONGEST) -> str:
     """The text with control, bidirectional and surrogate characters shown as escapes, cut where it is too long."""
+    if len(text) <= longest and text.isprintable():  # as nearly all are
+        return text
     safe = "".join(char if _harmless(char) else char.encode("unicode_escape").decode() for char in text[: longest + 1])
     return safe if len(text) <= longest else f"{safe[:longest]}…"
 

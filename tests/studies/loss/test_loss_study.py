@@ -188,7 +188,7 @@ def test_sort_may_stand_alone(
     def prepare(settings: dict[str, object], names: object) -> None:
         given.update(settings)
 
-    monkeypatch.setattr("stopwav.studies.loss.STUDY", replace(STUDY, verb=replace(STUDY.verb, prepare=prepare)))
+    monkeypatch.setattr("stopwav.studies.loss.study.STUDY", replace(STUDY, verb=replace(STUDY.verb, prepare=prepare)))
     assert command("loss", *arguments).code == 0
     assert (given["losses"], given["sort"]) == (losses, sort)
 
