@@ -56,7 +56,7 @@ def test_percentiles_are_those_of_all_values():
 def test_too_few_values_or_clusters_say_so():
     estimates = cluster_percentiles(np.arange(31.0), np.arange(31), (0.5, 0.95))
     assert estimates[0.5].value == 15
-    assert estimates[0.95] == Estimate(None, n=31, unit="s", note="needs 72 events, has 31")
+    assert estimates[0.95] == Estimate(None, n=31, unit="s", note="needs 72 events, has 31", code="too-few")
     alone = cluster_percentiles(np.arange(100.0), ["u1"] * 100, (0.5,))[0.5]
     assert (alone.value, alone.low, alone.high, alone.note) == (
         49,

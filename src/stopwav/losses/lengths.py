@@ -1,4 +1,4 @@
-"""How long each utterance of a padded batch is, in frames and in labels: checked on the host, held on the device."""
+"""The lengths of the utterances of a padded batch, its targets, and the reduction of its losses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ REDUCTIONS = ("none", "sum", "mean")
 
 @dataclass(frozen=True)
 class Lengths:
-    """Frames and labels of every utterance on the device of the batch, and on the host where they were given there."""
+    """Frames and labels of every utterance, on the device of the batch, and on the host if they were given there."""
 
     frames: Tensor
     labels: Tensor
     on_host: tuple[tuple[int, int], ...] | None
 
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Frames and labels of every utterance as numbers; where only the device knows them, it is waited for."""
+        """Frames and labels of every utterance as numbers; this waits for the device if they are only there."""
         if self.on_host is not None:
             return self.on_host
         return tuple(zip(self.frames.tolist(), self.labels.tolist(), strict=True))
@@ -40,14 +40,14 @@ def checked_lengths(
 ) -> Lengths:
     """The lengths of a batch that is padded to `frames` and `labels`.
 
-    Lengths that lie on the host are checked. Reading those of a device would wait for it, so they are cut to the padded
+    Lengths on the host are checked. Reading lengths from a device would wait for it, so those are clamped to the padded
     sizes instead.
     """
     given = torch.as_tensor(frame_lengths), torch.as_tensor(target_lengths)
-    for name, one in zip(("frame_lengths", "target_lengths"), given, strict=True):
-        if one.shape != (batch,) or one.dtype.is_floating_point:
-            shape = tuple(one.shape)
-            raise StopwavError(f"{name} of shape {shape} and {one.dtype}; give {batch} integers, one an utterance")
+    for name, tensor in zip(("frame_lengths", "target_lengths"), given, strict=True):
+        if tensor.shape != (batch,) or tensor.dtype.is_floating_point:
+            shape = tuple(tensor.shape)
+            raise StopwavError(f"{name} of shape {shape} and {tensor.dtype}; give {batch} integers, one per utterance")
     on_host = None
     if all(tensor.device.type == "cpu" for tensor in given):
         on_host = tuple(zip(given[0].tolist(), given[1].tolist(), strict=True))
@@ -56,32 +56,32 @@ def checked_lengths(
                 raise StopwavError(f"utterance {index} has {frame_count} frames; the batch has room for 1 to {frames}")
             if not 0 <= label_count <= labels:
                 raise StopwavError(f"utterance {index} has {label_count} labels; the batch has room for 0 to {labels}")
-    held = [tensor.to(device, torch.int64, non_blocking=True) for tensor in given]
-    return Lengths(held[0].clamp(0, frames), held[1].clamp(0, labels), on_host)
+    on_device = [tensor.to(device, torch.int64, non_blocking=True) for tensor in given]
+    return Lengths(on_device[0].clamp(0, frames), on_device[1].clamp(0, labels), on_host)
 
 
 def checked_targets(targets: Tensor, lengths: Lengths, symbols: int, blank: int, device: torch.device) -> Tensor:
-    """The labels on the device, with padding that is a symbol too; those that lie on the host are checked."""
+    """The labels on the device, clamped to valid symbols, padding included; labels on the host are checked."""
     if targets.dim() != 2 or targets.shape[0] != len(lengths.frames) or targets.dtype.is_floating_point:
         shape = tuple(targets.shape)
-        raise StopwavError(f"targets of shape {shape} and {targets.dtype}; give integers, one row an utterance")
+        raise StopwavError(f"targets of shape {shape} and {targets.dtype}; give integers, one row per utterance")
     if not 0 <= blank < symbols:
-        raise StopwavError(f"blank {blank} is none of the {symbols} symbols; give one from 0 to {symbols - 1}")
+        raise StopwavError(f"blank {blank} is not one of the {symbols} symbols; give one from 0 to {symbols - 1}")
     if targets.device.type == "cpu" and lengths.on_host is not None:
         counts = torch.tensor([count for _, count in lengths.on_host])
         real = torch.arange(targets.shape[1]) < counts[:, None]
         wrong = (real & ((targets < 0) | (targets >= symbols) | (targets == blank))).nonzero()
         if len(wrong):
-            index, place = wrong[0].tolist()
-            label = int(targets[index, place])
+            index, position = wrong[0].tolist()
+            label = int(targets[index, position])
             rule = f"give one from 0 to {symbols - 1} that is not the blank {blank}"
             raise StopwavError(f"utterance {index} has the label {label}; {rule}")
-    # Row by row in memory, however it was given: kernels count on it.
+    # The kernels need contiguous rows.
     return targets.to(device, torch.int64, non_blocking=True).clamp(0, symbols - 1).contiguous()
 
 
 def reduced(losses: Tensor, reduction: Reduction) -> Tensor:
-    """The losses as they are, their sum, or their mean over utterances."""
+    """The losses, their sum, or their mean over utterances."""
     if reduction == "none":
         return losses
     if reduction == "sum":

@@ -164,7 +164,9 @@ def _final_widths(table: Table, short: bool, width: int) -> list[int]:
     """The width of each column: texts that fold or are cut share the room left, for whole words, then whole lines."""
     widths = _widths(table, short)
     flexible = [index for index, column in enumerate(table.columns) if column.fold or column.shorten]
-    texts = {index: [_text(table, row, index, short) for row in table.rows if not row.heading] for index in flexible}
+    rows = [row for row in table.rows if not row.heading]
+    headings = {index: plain(table.columns[index].heading, LONGEST_NAME) for index in flexible}
+    texts = {index: [headings[index], *(_text(table, row, index, short) for row in rows)] for index in flexible}
     lines = {index: max([0, *map(cell_len, texts[index])]) for index in flexible}
     words = {index: max([0, *(cell_len(word) for text in texts[index] for word in text.split())]) for index in flexible}
     for needed in (words, lines):

@@ -69,13 +69,13 @@ def test_the_frontier_is_found_by_bisection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("truth", [0, 1, 2, 3, 7, 8, 100, LARGEST_BATCH, 10**6])
 def test_the_search_for_the_frontier_ends_at_the_truth(truth: int) -> None:
-    found = Frontier(1.0, 0)
+    frontier = Frontier(0)
     tries = 0
-    while (size := next_batch(found)) is not None:
+    while (size := next_batch(frontier)) is not None:
         tries += 1
-        found = Frontier(1.0, size, found.fails_at) if size <= truth else Frontier(1.0, found.fits, size)
-    assert found.fits == min(truth, LARGEST_BATCH)
-    assert found.fails_at == (truth + 1 if truth < LARGEST_BATCH else None)
+        frontier = Frontier(size, frontier.fails_at) if size <= truth else Frontier(frontier.fits, size)
+    assert frontier.fits == min(truth, LARGEST_BATCH)
+    assert frontier.fails_at == (truth + 1 if truth < LARGEST_BATCH else None)
     assert tries <= 26
 
 

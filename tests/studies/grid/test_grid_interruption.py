@@ -41,7 +41,7 @@ def test_a_finished_grid_is_not_run_again(tmp_path: Path) -> None:
     assert again.previous_count == 1
 
 
-def test_a_run_on_other_audio_of_the_same_name_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_on_other_audio_of_the_same_name_is_not_resumed(tmp_path: Path) -> None:
     audio = tmp_path / "a.wav"
     soundfile.write(audio, [0.1] * 1600, 16_000)
     first = run("fake", tmp_path, durations=[0.1], batch_sizes=[1], audio=audio)
@@ -51,26 +51,26 @@ def test_a_run_on_other_audio_of_the_same_name_is_not_gone_on_with(tmp_path: Pat
     assert other.previous_count == 0
 
 
-def begun(folder: Path, one: Round) -> Path:
+def started_run(folder: Path, one: Round) -> Path:
     """A grid of one cell that was killed after this round."""
     spec = GridSpec(engine="fake", durations=[1], batch_sizes=[1], rounds=1)
     corpus = {"digest": audio_digest(BUNDLED, 0)}
     header = Header(stopwav="0.1.0", study="grid", started=now(), spec=spec.stored(), corpus=corpus)
-    with Record.create(folder / "grid-begun.jsonl", header) as record:
+    with Record.create(folder / "grid-started.jsonl", header) as record:
         record.append(round_to_piece(cell_place(GridCell(1, 1)).key(0, 0), one))
     return record.path
 
 
 def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repetition(tmp_path: Path) -> None:
-    path = begun(tmp_path, replace(good_round(0, GridCell(1, 1), 1.0), throttled=True))
+    path = started_run(tmp_path, replace(good_round(0, GridCell(1, 1), 1.0), throttled=True))
     record = stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
     assert record.path == path
     assert [piece.key for piece in record.pieces] == [["cell", 0, "1", 1, 0], ["cell", 0, "1", 1, 1]]
     assert "throttled" in [warning.code for warning in stopwav.results(record)[0].warnings]
 
 
-def test_a_run_that_was_tampered_with_is_not_gone_on_with(tmp_path: Path) -> None:
-    path = begun(tmp_path, good_round(0, GridCell(1, 1), 1.0))
+def test_a_run_that_was_tampered_with_is_not_resumed(tmp_path: Path) -> None:
+    path = started_run(tmp_path, good_round(0, GridCell(1, 1), 1.0))
     path.write_text(path.read_text().replace('"first_s"', '"frist_s"'))
     with pytest.raises(stopwav.StopwavError, match=r"a round of cell \('1', 1\) .*without --resume"):
         stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
@@ -83,26 +83,26 @@ def test_an_unfinished_grid_says_so(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_broken_line_is_named_and_not_begun_anew(tmp_path: Path) -> None:
-    path = begun(tmp_path, good_round(0, GridCell(1, 1), 1.0))
+    path = started_run(tmp_path, good_round(0, GridCell(1, 1), 1.0))
     path.write_text(path.read_text() + "{torn}\n")
-    with pytest.raises(stopwav.StopwavError, match=r"grid-begun.jsonl:3: not a piece of a run .*remove that line"):
+    with pytest.raises(stopwav.StopwavError, match=r"grid-started.jsonl:3: not a piece of a run .*remove that line"):
         stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
     assert list(tmp_path.glob("*.jsonl")) == [path]
 
 
 @pytest.mark.parametrize(("key", "other"), [("cpu", "another"), ("threads", {"OMP_NUM_THREADS": "64"})])
-def test_a_run_of_another_machine_is_not_gone_on_with(key: str, other: object, tmp_path: Path) -> None:
+def test_a_run_of_another_machine_is_not_resumed(key: str, other: object, tmp_path: Path) -> None:
     options: dict[str, Any] = {"durations": [1], "batch_sizes": [1], "rounds": 2, "plan": FAST, "save": tmp_path}
     record = stopwav.grid("fake", **options)
     header, *pieces = record.path.read_text().splitlines()
     changed = json.loads(header)
     changed["machine"][key] = other
-    begun_there = "".join(f"{line}\n" for line in (json.dumps(changed), pieces[0]))
-    record.path.write_text(begun_there)
-    with pytest.raises(stopwav.StopwavError, match=f"begun with another {key} than is here now"):
+    started_there = "".join(f"{line}\n" for line in (json.dumps(changed), pieces[0]))
+    record.path.write_text(started_there)
+    with pytest.raises(stopwav.StopwavError, match=f"it was started with another {key}"):
         stopwav.grid("fake", resume=True, **options)
-    assert record.path.read_text() == begun_there
-    # As it was, it is gone on with.
+    assert record.path.read_text() == started_there
+    # As it was, it is resumed.
     record.path.write_text(f"{header}\n{pieces[0]}\n")
     assert stopwav.grid("fake", resume=True, **options).path == record.path
 

@@ -25,7 +25,7 @@ def by_place(record: Record) -> dict[tuple[float, int], Result]:
     }
 
 
-def laws(record: Record, axis: str) -> list[Result]:
+def fits(record: Record, axis: str) -> list[Result]:
     return [one for one in stopwav.results(record) if one.params.get("axis") == axis]
 
 
@@ -73,37 +73,37 @@ def test_peaks_are_the_largest_over_rounds_absolute_and_over_the_loaded_model(tm
     assert cell.metrics["peak_host_over_baseline_bytes"].value == 16_000_000
 
 
-def test_the_law_of_each_axis_comes_back_with_its_evidence(tmp_path: Path) -> None:
+def test_the_fit_of_each_axis_comes_back_with_its_evidence(tmp_path: Path) -> None:
     def time_s(cell: GridCell, index: int) -> float:
         d, size = cell.duration_s, cell.batch_size
         return 0.1 + size * (0.02 * d + 0.003 * d * d)
 
     record = made_up(tmp_path, time_s, batch_sizes=[1, 2, 4, 8], predict_s=60)
-    for law in laws(record, "duration"):
-        size = law.params["batch_size"]
+    for fit in fits(record, "duration"):
+        size = fit.params["batch_size"]
         assert isinstance(size, int)
-        found = [law.metrics[name].value for name in ("law_constant", "law_linear", "law_quadratic")]
+        found = [fit.metrics[name].value for name in ("law_constant", "law_linear", "law_quadratic")]
         assert found == pytest.approx([0.1, 0.02 * size, 0.003 * size], rel=1e-6)
-        assert law.params["law"] == "quadratic"
-        assert law.metrics["law_quadratic_p"].value < 1e-6  # type: ignore[operator]
+        assert fit.params["law"] == "quadratic"
+        assert fit.metrics["law_quadratic_p"].value < 1e-6  # type: ignore[operator]
         # The farthest cell, 32 s, from a fit that did not see it.
-        assert law.metrics["held_out_time"].value == pytest.approx(time_s(GridCell(32, size), 0), rel=1e-6)
-        assert law.metrics["held_out_error"].value == pytest.approx(0, abs=1e-6)
-        assert law.metrics["predicted_time"].value == pytest.approx(time_s(GridCell(60, size), 0), rel=1e-6)
-        assert law.metrics["predicted_rtf"].value == pytest.approx(time_s(GridCell(60, size), 0) / 60 / size, rel=1e-6)
-        assert law.metrics["predicted_time"].note.startswith("prediction, beyond what was measured")
-    over_batch = laws(record, "batch size")
-    assert [law.params["law"] for law in over_batch] == ["linear"] * 5
+        assert fit.metrics["held_out_time"].value == pytest.approx(time_s(GridCell(32, size), 0), rel=1e-6)
+        assert fit.metrics["held_out_error"].value == pytest.approx(0, abs=1e-6)
+        assert fit.metrics["predicted_time"].value == pytest.approx(time_s(GridCell(60, size), 0), rel=1e-6)
+        assert fit.metrics["predicted_rtf"].value == pytest.approx(time_s(GridCell(60, size), 0) / 60 / size, rel=1e-6)
+        assert fit.metrics["predicted_time"].note.startswith("prediction, outside the measured range")
+    over_batch = fits(record, "batch size")
+    assert [fit.params["law"] for fit in over_batch] == ["linear"] * 5
     assert over_batch[2].metrics["law_linear"].value == pytest.approx(0.02 * 5 + 0.003 * 25)
     assert "predicted_time" not in over_batch[0].metrics
 
 
-def test_a_held_out_cell_that_breaks_the_law_shows(tmp_path: Path) -> None:
+def test_a_held_out_cell_that_breaks_the_fit_shows(tmp_path: Path) -> None:
     record = made_up(
         tmp_path, lambda cell, index: cell.duration_s * (2 if cell.duration_s == 32 else 1), batch_sizes=[1]
     )
-    (law,) = laws(record, "duration")
-    assert law.metrics["held_out_error"].value == pytest.approx(-0.5)
+    (fit,) = fits(record, "duration")
+    assert fit.metrics["held_out_error"].value == pytest.approx(-0.5)
 
 
 def test_every_round_takes_each_cell_once_in_an_order_of_its_own(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_an_engine_without_batches_says_so(tmp_path: Path) -> None:
         ({"memory_limit_gb": math.inf}, "--memory-limit inf: "),
         ({"time_limit_s": math.inf}, "--time-limit inf: "),
         ({"predict_s": math.nan}, "--predict nan: "),
-        ({"predict_s": 60, "durations": [1]}, "--predict 60: a law takes two --durations or more"),
+        ({"predict_s": 60, "durations": [1]}, "--predict 60: a fit takes two --durations or more"),
         ({"seed": -1}, "--seed -1: "),
     ],
 )
@@ -255,7 +255,7 @@ def test_an_answer_that_is_no_list_of_texts_is_an_error(answer: str, tmp_path: P
 
 
 def test_the_run_file_is_as_described(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "run-file.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "run-file.md").read_text()
 
     def described(heading: str) -> set[str]:
         section = page.partition(f"# {heading}\n")[2].partition("\n#")[0]

@@ -2,7 +2,7 @@
 
 import json
 import re
-from functools import wraps
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from grid_runs import engine_file, run
 
 import stopwav
 from stopwav.record import Record
+from stopwav.studies.grid.forecast import forecast
+from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.study import find_study
 from stopwav.studies.traces import traces_folder
 
 # As torch.profiler's handler for TensorBoard names them.
@@ -138,18 +141,14 @@ def test_a_recipe_asks_for_traces_by_export_logs(
     recipe = tmp_path / "profile.yaml"
     recipe.write_text(f"pretrained_model: {{source: some/model, type: EncoderASR}}\n{asked}")
 
-    @wraps(stopwav.grid)
-    def study(*_: Any, **arguments: Any) -> None:
+    def study(**arguments: Any) -> None:
         raise stopwav.StopwavError(f"traces={arguments['traces']}")
 
-    monkeypatch.setattr("stopwav.studies.grid.run.grid", study)
+    grid = find_study("grid")
+    monkeypatch.setattr("stopwav.studies.grid.study.STUDY", replace(grid, run=study))
     assert f"traces={expected}" in command("grid", recipe, *flags).stderr
 
 
 def test_the_forecast_says_that_traces_are_not_in_it() -> None:
-    from stopwav.studies.grid.forecast import guess_grid
-    from stopwav.studies.study import STUDIES
-
-    settings = STUDIES["grid"].settings
-    told = [guess_grid(settings(engine="fake", traces=traces))[1] for traces in (False, True)]
-    assert told[1] == [*told[0], "the passes that are traced are not in it"]
+    bases = [forecast(GridSpec(engine="fake", traces=traces)).basis for traces in (False, True)]
+    assert bases[1] == (*bases[0], "the passes that are traced are not in it")
