@@ -9,7 +9,7 @@ demo: .venv/ready
 
 # Two at a time, of one thread each: more would wait for each other. What times something runs alone, afterwards.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone and not soak"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone and not soak" --durations 10
 	$(BIN)/python -m pytest -m "alone and not soak" $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 # Minutes of simulations, kills and real recognisers, for a release: what `make test` proves with fewer of each.

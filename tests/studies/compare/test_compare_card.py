@@ -14,7 +14,7 @@ import stopwav
 from stopwav import StopwavError
 from stopwav.measure.energy_series import WindowEnergy
 from stopwav.record import Piece, Record, Result
-from stopwav.studies import compare
+from stopwav.studies.compare import study as compare
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.results import compare_results
 from stopwav.studies.compare.verdicts import PairVerdict
