@@ -23,7 +23,7 @@ def test_the_time_of_a_grid_by_hand(tmp_path: Path) -> None:
     settings = {"engine": "fake", "durations": [1.0], "batch_sizes": [1], "rounds": 120, "save": tmp_path}
     line = forecast_line(grid.STUDY, settings) or ""
     assert line.startswith("stopwav: estimated 47 min (")
-    assert "fake: real-time factor 1 and load 3 s, assumed" in line
+    assert "RTF 1 and 3 s of loading assumed for fake" in line
     assert line.endswith("for less: --quick, or fewer --rounds, --durations or --batch-sizes")
     assert "\n" not in line
 

@@ -174,7 +174,7 @@ def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
     """Return the line about a run; None where it is short or where nothing is known."""
     from stopwav.studies.spec import checked
 
-    if study.forecast is None:
+    if study.forecast is None or not study.verb.shorter:
         return None
     try:
         spec = checked(study.spec, **settings)

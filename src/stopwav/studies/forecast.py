@@ -50,8 +50,8 @@ def engine_problems(setting: str, engines: Iterable[str]) -> Iterator[tuple[str,
 
 def assumption(engines: list[str], folder: Path | str) -> str:
     """Return what is assumed of engines that no earlier run was of."""
-    factor = f"real-time factor {ASSUMED_RTF:g} and load {ASSUMED_LOAD_S:g} s"
-    return f"{', '.join(engines)}: {factor}, assumed, as there is no earlier run in {folder}"
+    assumed = f"RTF {ASSUMED_RTF:g} and {ASSUMED_LOAD_S:g} s of loading assumed for {', '.join(engines)}"
+    return f"no earlier run in {folder} to calibrate on: {assumed}"
 
 
 def lengths_of(corpus: Corpus, limit: int | None) -> tuple[int, float, float]:

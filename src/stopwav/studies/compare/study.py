@@ -9,7 +9,7 @@ from stopwav.studies.compare.forecast import forecast, problems
 from stopwav.studies.compare.results import compare_results, read_run
 from stopwav.studies.compare.run import compare
 from stopwav.studies.compare.spec import CompareSpec
-from stopwav.studies.study import Study, lazily
+from stopwav.studies.study import Study, Verb, lazily
 
 STUDY = Study(
     name="compare",
@@ -21,6 +21,7 @@ STUDY = Study(
     charts=lazily("stopwav.studies.compare.charts", "compare_charts"),
     definitions=DEFINITIONS,
     example={"engines": ["pocketsphinx", "moonshine"]},
+    verb=Verb(shorter="--quick, or fewer --rounds, --samples or --frames"),
     forecast=forecast,
     problems=problems,
     extras={"card": lambda run: make_card(run.view["data"], run.results)},

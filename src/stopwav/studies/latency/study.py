@@ -12,7 +12,7 @@ from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.stream_trace import stream_trace
 from stopwav.studies.latency.view import latency_view
-from stopwav.studies.study import Study, Verb, lazily
+from stopwav.studies.study import Study, lazily
 
 STUDY = Study(
     name="latency",
@@ -24,7 +24,6 @@ STUDY = Study(
     charts=lazily("stopwav.studies.latency.charts", "latency_charts"),
     definitions=DEFINITIONS,
     example={"engines": ["pocketsphinx"]},
-    verb=Verb(shorter="--quick, a smaller --limit, or fewer --rounds"),
     forecast=forecast,
     problems=problems,
     extras={"explanation": lambda run: explanation(run.record)},
