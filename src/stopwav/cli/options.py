@@ -38,7 +38,9 @@ Save = Annotated[Path, typer.Option(help="Folder for the run file.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")]
 EveryMetric = Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
-NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page beside the run file.")]
+NoHtml = Annotated[
+    bool, typer.Option("--no-html", help="Write no page next to the run file; --json writes none either.")
+]
 Scientific = Annotated[
     bool, typer.Option("--scientific", help="Show a grid as real-time factors in the notation 4.08E-02.")
 ]

@@ -74,7 +74,7 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
         return self.model_dump(exclude=unstored)
 
     def report(self, task: str, done: int, total: int) -> None:
-        """Tell whoever watches how much of a task is done."""
+        """Report how much of a task is done."""
         if self.progress is not None:
             self.progress(task, done, total)
 

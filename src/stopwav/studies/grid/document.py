@@ -124,9 +124,6 @@ def cell_text(result: Result, metric: str, *, intervals: bool = True, scientific
 
 def failure_text(result: Result) -> str:
     """Return how a cell that has no number ended."""
-    if result.status == "crashed":
-        message = next((warning.message for warning in result.warnings if warning.code == "cell-crashed"), "")
-        return plain(message.partition(";")[0], 40) or "crashed"
     return _FAILED.get(result.status, result.status)
 
 

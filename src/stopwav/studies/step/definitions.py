@@ -27,15 +27,15 @@ STEP = {
 }
 
 ROWS = {
-    "share": ratio("share", "Time of a row with its children / time of the watched steps."),
+    "share": ratio("share", "Time of a row with its children / time of the profiled steps."),
     "self_share": ratio("own share", "The same without its children; over all rows they add up to 1."),
     "total_time": seconds("time", "The row's share of a clean step, in seconds."),
     "forward_time": seconds("forward", "Of a row, its forward and loss part; of the step, the forward phase."),
     "backward_time": seconds("backward", "The backward part, recomputation by checkpoints included."),
     "forward_self_time": seconds("own forward", "The forward part without its children."),
     "backward_self_time": seconds("own backward", "The backward part without its children."),
-    "forward_wall_time": seconds("forward on the host", "Host time of the forward part in the watched steps."),
-    "backward_wall_time": seconds("backward on the host", "Host time of the backward part in the watched steps."),
+    "forward_wall_time": seconds("forward on the host", "Host time of the forward part in the profiled steps."),
+    "backward_wall_time": seconds("backward on the host", "Host time of the backward part in the profiled steps."),
     "calls": ratio("calls", "Calls of a module, or entries of a stage, in a step; recomputation not counted."),
     "parameters": ratio("parameters", "Parameters of a module and of all modules in it; shared ones once."),
     "held_bytes": size(

@@ -48,8 +48,8 @@ def _trace(job: TrainingJob, rows: RowSet, folder: Path, index: int) -> tuple[Pa
         run_step(job, index, PhaseProfiler(StepTimer()))  # the profiler's own first use is slow
         _synchronise(job)
         tracer.end_step()
-        with ModuleProfiler(rows, lambda row, phase: marks.append((row, phase, time.time_ns()))) as watch:
-            run_step(job, index, watch)
+        with ModuleProfiler(rows, lambda row, phase: marks.append((row, phase, time.time_ns()))) as profiler:
+            run_step(job, index, profiler)
         _synchronise(job)
         marks.append(("(rest)", "rest", time.time_ns()))
         tracer.end_step()

@@ -53,7 +53,7 @@ def _step_result(
         metrics["step_device_time"] = _mean(steps, steps.clean("device_s"))
     for name in PHASES:
         metrics[f"{name}_time"] = _mean(steps, steps.phase(name, int(steps.by_device)))
-    metrics["overhead"] = _less_one(_ratio(steps, steps.watched(), steps.clean()))
+    metrics["overhead"] = _less_one(_ratio(steps, steps.profiled(), steps.clean()))
     metrics.update(_throughput(steps))
     starts = [piece.data for piece in record.pieces if piece.key[0] == "ready" and piece.status == "ok"]
     metrics["first_step_time"] = summarise_rounds([[start["first_s"]] for start in starts])
@@ -114,7 +114,7 @@ def _row_result(row: StepRow, steps: CompletedSteps, switch_s: float, rows: Mapp
 
 
 def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estimate]]:
-    """Seconds per clean step: the row's share of the watched steps, times the time of the clean ones."""
+    """Seconds per clean step: the row's share of the profiled steps, times the time of the clean ones."""
     whole = _whole(steps)
     times = {
         "total_time": row.total,
@@ -130,7 +130,10 @@ def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estim
         yield name, Estimate(None if share.value is None else share.value * step_s, low, high, share.n, "s", share.note)
     if steps.by_device:
         for name, seconds in (("forward_wall_time", row.wall_forward), ("backward_wall_time", row.wall_backward)):
-            yield name, Estimate(float(seconds.mean()), n=len(seconds), unit="s", note="host time of the watched steps")
+            yield (
+                name,
+                Estimate(float(seconds.mean()), n=len(seconds), unit="s", note="host time of the profiled steps"),
+            )
 
 
 def _row_sizes(row: StepRow) -> Iterator[tuple[str, Estimate]]:
@@ -226,19 +229,19 @@ def _clean(steps: CompletedSteps) -> Seconds:
 
 
 def _whole(steps: CompletedSteps) -> Seconds:
-    """The watched steps without the instrument's own time: what shares are shares of."""
+    """The profiled steps without the instrument's own time: what shares are shares of."""
     return _summed_parts(steps, lambda row: row != INSTRUMENT)
 
 
 def _summed_parts(steps: CompletedSteps, counts: Callable[[str], bool]) -> Seconds:
-    """The seconds of each watched step in the rows that count."""
+    """The seconds of each profiled step in the rows that count."""
     column = 3 if steps.by_device else 2
     parts = [piece.data["watched"]["parts"] for piece in steps.pieces]
     return np.array([sum(part[column] for part in of_step if counts(part[0])) for of_step in parts])
 
 
 def _scale(steps: CompletedSteps) -> float:
-    """Seconds of a clean step per second of a watched one."""
+    """Seconds of a clean step per second of a profiled one."""
     return float(_clean(steps).sum() / _whole(steps).sum())
 
 

@@ -18,7 +18,7 @@ FORWARD = ("forward", "loss")
 
 @dataclass(frozen=True)
 class CompletedSteps:
-    """The steps of a run that completed, in order: their batches, clean and watched times, and rounds."""
+    """The steps of a run that completed, in order: their batches, clean and profiled times, and rounds."""
 
     pieces: list[Piece]
     # Whether rows are by the device's clock; else by the wall's.
@@ -38,8 +38,8 @@ class CompletedSteps:
         """Return the times of the clean steps."""
         return np.array([piece.data["clean"][clock] for piece in self.pieces], dtype=float)
 
-    def watched(self) -> Seconds:
-        """Return the wall times of the watched steps, the instrument's own time included."""
+    def profiled(self) -> Seconds:
+        """Return the wall times of the profiled steps, the instrument's own time included."""
         return np.array([piece.data["watched"]["wall_s"] for piece in self.pieces], dtype=float)
 
     def phase(self, name: str, clock: int) -> Seconds:

@@ -41,7 +41,7 @@ class StepSpec(StudySpec):
     steps: Annotated[int, Option("Steps, each on a batch of its own, over the whole range of lengths.")] = Field(
         default=10, gt=0
     )
-    depth: Annotated[int, Option("How deep modules are watched; the number of a layer does not count.")] = Field(
+    depth: Annotated[int, Option("How deep modules are profiled; the number of a layer does not count.")] = Field(
         default=3, ge=0
     )
     modules: Annotated[list[str], Option("Watch these modules too, however deep; repeatable.", metavar="PATTERN")] = (

@@ -1,4 +1,4 @@
-"""The runner of a job's steps, in a worker or in the user's own process: clean steps, watched steps, and memory."""
+"""The runner of a job's steps, in a worker or in the user's own process: clean steps, profiled steps, and memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StepRunner:
         self._timer = StepTimer(job.device, now_ns)
         self._now_ns = now_ns
         self._distributed = _is_distributed(job.model)
-        # Whether a watch has to walk the whole graph, as it must where a module's result is not part of the loss.
+        # Whether the profiler has to walk the whole graph, as it must where a module's result is not part of the loss.
         self._walks = False
         self.rows = _rows(job.model, depth, modules)
 
@@ -65,7 +65,7 @@ class StepRunner:
                 break
             warmup_s.append(self._clean(0)[0].wall_s)
         # Hooks have a first time too.
-        self._watched(0)
+        self._profiled(0)
         return {
             "load_s": self._load_s,
             "first_s": first_s,
@@ -85,21 +85,21 @@ class StepRunner:
         self._clean(index)
         if index % 2 == 0:
             clean, batch = self._clean(index)
-            watched, watch = self._watched(index)
+            profiled, profiler = self._profiled(index)
         else:
-            watched, watch = self._watched(index)
+            profiled, profiler = self._profiled(index)
             clean, batch = self._clean(index)
         return {
             "batch": {name: getattr(batch, name) for name in ("utterances", "real_frames", "padded_frames")},
             "clean": _clean_to_json(clean),
             "watched": {
-                "wall_s": watched.wall_s,
-                "device_s": watched.device_s,
-                "parts": [[row, phase, part.wall_s, part.device_s] for (row, phase), part in watched.parts.items()],
-                "calls": watch.calls,
-                "stages": sorted(watch.stages),
-                "recomputed": sorted(watch.recomputed),
-                "callers": {path: sorted(callers) for path, callers in watch.callers.items()},
+                "wall_s": profiled.wall_s,
+                "device_s": profiled.device_s,
+                "parts": [[row, phase, part.wall_s, part.device_s] for (row, phase), part in profiled.parts.items()],
+                "calls": profiler.calls,
+                "stages": sorted(profiler.stages),
+                "recomputed": sorted(profiler.recomputed),
+                "callers": {path: sorted(callers) for path, callers in profiler.callers.items()},
             },
         }
 
@@ -139,19 +139,19 @@ class StepRunner:
             batch = run_step(self._job, index, PhaseProfiler(self._timer))
             return self._timer.end(), batch
 
-    def _watched(self, index: int) -> tuple[StepTime, ModuleProfiler]:
-        watch = ModuleProfiler(
+    def _profiled(self, index: int) -> tuple[StepTime, ModuleProfiler]:
+        profiler = ModuleProfiler(
             self.rows, self._timer.mark, distributed=self._distributed, walk_graph=self._walks, now_ns=self._now_ns
         )
         # Hooks are set and removed outside of the step.
-        with watch, _no_garbage_collection():
+        with profiler, _no_garbage_collection():
             self._timer.begin()
-            run_step(self._job, index, watch)
+            run_step(self._job, index, profiler)
             time = self._timer.end()
-        if watch.complete:
-            return time, watch
+        if profiler.complete:
+            return time, profiler
         self._walks = True
-        return self._watched(index)
+        return self._profiled(index)
 
     def _switch_cost(self) -> float:
         """Seconds that one change of row costs on the host."""
@@ -176,7 +176,7 @@ def make_runner(spec: StepSpec) -> StepRunner:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Do not collect garbage within a step, clean or watched: hooks leave more of it than a model."""
+    """Do not collect garbage within a step, clean or profiled: hooks leave more of it than a model."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -196,7 +196,7 @@ def _clean_to_json(time: StepTime) -> dict[str, Any]:
 
 
 def _rows(model: Any, depth: int, modules: Sequence[str]) -> RowSet:
-    # A compiled graph runs none of the modules it was made from: only the whole can be watched.
+    # A compiled graph runs none of the modules it was made from: only the whole can be profiled.
     return rows_of(_inner(model), 0 if _is_compiled(model) else depth, () if _is_compiled(model) else modules)
 
 
