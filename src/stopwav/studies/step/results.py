@@ -132,7 +132,7 @@ def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estim
         for name, seconds in (("forward_wall_time", row.wall_forward), ("backward_wall_time", row.wall_backward)):
             yield (
                 name,
-                Estimate(float(seconds.mean()), n=len(seconds), unit="s", note="host time of the profiled steps"),
+                Estimate(float(seconds.mean()), n=len(seconds), unit="s", note="host time, profiled steps"),
             )
 
 
