@@ -27,8 +27,14 @@ from stopwav.measure.machine import describe
 from stopwav.models.checkpoint import disable_amx_in_vm, fastest_linear
 from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, LogMelStream, Statistics
 from stopwav.models.search import BeamSearch, Scorer
-from stopwav.models.transducer import CUTOFF_SYMBOLS_PER_S, Transducer, calibrate_blank
-from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.transducer import (
+    CUTOFF_SYMBOLS_PER_S,
+    EncoderStep,
+    JoinerStep,
+    PredictorStep,
+    Transducer,
+    calibrate_blank,
+)
 from stopwav.speech.audio import load
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.stats import nearest_rank

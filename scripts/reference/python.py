@@ -11,9 +11,8 @@ from stopwav.measure.energy import EnergyReading
 from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.profiling.analysis import DeviceUse, Kernel, MemoryTimeline, Operator
-from stopwav.profiling.call_sample import CallSample
 from stopwav.profiling.peaks import Peak
-from stopwav.profiling.profile import PeakTotal, StageTotal
+from stopwav.profiling.profile import CallSample, PeakTotal, StageTotal
 from stopwav.profiling.steps import Step
 from stopwav.speech.corpus import Corpus, Problem, Utterance, Word
 from stopwav.stats import Estimate, Outliers, Verdict

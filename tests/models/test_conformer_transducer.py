@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from stopwav.models.conformer_transducer import ConformerTransducer, TransducerShape
-from stopwav.models.scaled import BasicNorm, EncoderShape, ScaledLinear
+from stopwav.models.scaled import BasicNorm, ConformerTransducer, EncoderShape, ScaledLinear, TransducerShape
 
 TINY = TransducerShape(
     EncoderShape(bands=16, width=16, heads=2, feed_forward=24, kernel=3, layers=2, channels=(2, 2, 4), dropout=0.0),

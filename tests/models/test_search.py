@@ -13,8 +13,7 @@ from torch import Tensor
 
 from stopwav.models.checkpoint import DenseLinear
 from stopwav.models.search import FIRST_SLOTS, BeamSearch, GreedySearch, Prefix, Scorer
-from stopwav.models.transducer import Joiner, Predictor
-from stopwav.models.transducer_steps import JoinerStep, PredictorStep
+from stopwav.models.transducer import Joiner, JoinerStep, Predictor, PredictorStep
 
 SYMBOLS, ENCODING, SEGMENT = 13, 8, 4
 BLANK = SYMBOLS - 1

@@ -17,8 +17,7 @@ from torchaudio_models import load_models
 from stopwav.models.checkpoint import fastest_linear
 from stopwav.models.features import LogMel, Statistics
 from stopwav.models.search import BeamSearch, GreedySearch, Scorer
-from stopwav.models.transducer import Transducer, calibrate_blank
-from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.transducer import EncoderStep, JoinerStep, PredictorStep, Transducer, calibrate_blank
 
 pytestmark = [pytest.mark.torchaudio, pytest.mark.slow]
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from stopwav.models.checkpoint import DenseLinear, Linear, PackedLinear
 from stopwav.models.emformer import EmformerEncoder, EmformerShape
-from stopwav.models.transducer import Joiner, Predictor
-from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.transducer import EncoderStep, Joiner, JoinerStep, Predictor, PredictorStep
 
 
 def small(segment: int = 16, right_context: int = 4, left_context: int = 30) -> EmformerShape:

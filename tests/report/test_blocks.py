@@ -32,9 +32,8 @@ from stopwav.report.document import (
     shown,
     simple_table,
 )
-from stopwav.report.html_blocks import draw_blocks
 from stopwav.report.markdown import render_markdown
-from stopwav.report.page import PageSection, render_page
+from stopwav.report.page import PageSection, draw_blocks, render_page
 from stopwav.report.terminal import bar, print_document
 from stopwav.report.text import plain
 

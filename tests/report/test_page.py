@@ -12,10 +12,9 @@ from shown_runs import page, study_run
 from synthetic import write_run
 
 from stopwav.record import Record, Result
-from stopwav.report.chart import chart_png, chart_svg
+from stopwav.report.chart import COLOURS, chart_png, chart_svg
 from stopwav.report.document import Document
 from stopwav.report.page import render_page
-from stopwav.report.palette import COLOURS
 from stopwav.studies.latency.view import MOST_POINTS
 from stopwav.studies.side_by_side import page_section
 from stopwav.studies.study import StudyRun

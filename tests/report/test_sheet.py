@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from stopwav.report.sheet import Sheet, format_seconds, print_sheet, sheet_text
+from stopwav.report.terminal import Sheet, format_seconds, print_sheet, sheet_text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from stored_runs import FAILURES, HOSTILE, REAL, found_in
 from stopwav.errors import Caution
 from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
-from stopwav.studies.latency.shown_metrics import definition_of
+from stopwav.studies.latency.definitions import definition_of
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 ordinary = st.floats(-1e9, 1e9)

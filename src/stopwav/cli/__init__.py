@@ -19,7 +19,7 @@ _VERBS = {
     "demo": ("stopwav.cli.demo:demo", "Measure two recognisers in two minutes."),
     "report": ("stopwav.cli.report:report", "Print a run again, or write its page."),
     "diff": ("stopwav.cli.diff:diff", "Compare two runs: what is faster, slower, the same."),
-    "gate": ("stopwav.cli.gate:gate", "Fail when a run is worse than its baseline."),
+    "gate": ("stopwav.cli.diff:gate", "Fail when a run is worse than its baseline."),
     "history": ("stopwav.cli.history:history", "Chart every metric over the runs in a folder."),
     "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),
     "doctor": ("stopwav.cli.doctor:doctor", "Say what would spoil a measurement here."),

@@ -23,8 +23,15 @@ from stopwav.models.checkpoint import Linear, disable_amx_in_vm, fastest_linear,
 from stopwav.models.emformer import EmformerShape
 from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
 from stopwav.models.search import BeamSearch, GreedySearch, Scorer
-from stopwav.models.transducer import CUTOFF_SYMBOLS_PER_S, SYMBOLS, Transducer, calibrate_blank
-from stopwav.models.transducer_steps import EncoderStep, JoinerStep, PredictorStep
+from stopwav.models.transducer import (
+    CUTOFF_SYMBOLS_PER_S,
+    SYMBOLS,
+    EncoderStep,
+    JoinerStep,
+    PredictorStep,
+    Transducer,
+    calibrate_blank,
+)
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import bundled_corpus
 

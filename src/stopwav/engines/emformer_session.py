@@ -14,7 +14,7 @@ from stopwav.measure.stages import stage
 from stopwav.models.emformer import EmformerShape
 from stopwav.models.features import HOP, LOGMEL_HALF_WINDOW, LogMel, LogMelStream
 from stopwav.models.search import BeamSearch, GreedySearch
-from stopwav.models.transducer_steps import EncoderStep
+from stopwav.models.transducer import EncoderStep
 from stopwav.speech.events import Hypothesis
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stopwav.models.transducer_steps import Graph, JoinerStep, PredictorStep
+from stopwav.models.transducer import Graph, JoinerStep, PredictorStep
 
 # More symbols than this in one frame of 40 ms are not speech; the published decoder's limit.
 MAX_SYMBOLS_PER_FRAME = 100

@@ -94,7 +94,7 @@ class TraceAnalysis:
 
     def __str__(self) -> str:
         from stopwav.profiling.tables import trace_sheet
-        from stopwav.report.sheet import sheet_text
+        from stopwav.report.terminal import sheet_text
 
         return sheet_text(trace_sheet(self))
 
@@ -125,7 +125,7 @@ def analyse(trace_dir: str | Path, *, report: bool = True) -> TraceAnalysis:
     analysis = _analysis(str(folder), traces, tuple(skipped))
     if report:
         from stopwav.profiling.tables import trace_sheet
-        from stopwav.report.sheet import print_sheet
+        from stopwav.report.terminal import print_sheet
 
         print_sheet(trace_sheet(analysis))
     return analysis

@@ -17,9 +17,8 @@ from typing import Any, TypeVar, overload
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
-from stopwav.profiling.call_sample import check_clock, default_clock, in_worker, sample_call
 from stopwav.profiling.peaks import ForkLock
-from stopwav.profiling.profile import Profile
+from stopwav.profiling.profile import Profile, check_clock, default_clock, in_worker, sample_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -212,7 +211,7 @@ def _report(process: int) -> None:
     called = [profile for profile in _registry.reported if profile.calls or profile.errors]
     if called and os.getpid() == process and not in_worker():
         from stopwav.profiling.tables import call_sheet
-        from stopwav.report.sheet import print_sheet
+        from stopwav.report.terminal import print_sheet
 
         print_sheet(call_sheet(called))
         if getattr(sys, "last_type", None) is KeyboardInterrupt:

@@ -12,8 +12,7 @@ from typing import TypeVar
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
 from stopwav.measure.stages import current_frame, open_stage, stage
-from stopwav.profiling.call_sample import CallSample, check_clock, default_clock, sample_call
-from stopwav.profiling.profile import Profile
+from stopwav.profiling.profile import CallSample, Profile, check_clock, default_clock, sample_call
 from stopwav.profiling.schedule import Phase, Schedule, Tracer
 from stopwav.stats.outliers import ControlChart, control_chart
 
@@ -77,13 +76,13 @@ class Steps:
             self._tracer.stop()
         if self._report:
             from stopwav.profiling.tables import step_sheet
-            from stopwav.report.sheet import print_sheet
+            from stopwav.report.terminal import print_sheet
 
             print_sheet(step_sheet(self))
 
     def __str__(self) -> str:
         from stopwav.profiling.tables import step_sheet
-        from stopwav.report.sheet import sheet_text
+        from stopwav.report.terminal import sheet_text
 
         return sheet_text(step_sheet(self))
 

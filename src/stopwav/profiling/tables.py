@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stopwav.report.sheet import Section, Sheet, format_seconds
+from stopwav.report.terminal import Section, Sheet, format_seconds
 from stopwav.report.text import DASH, format_bytes
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from stopwav.report.chart import Chart, Key, chart_of, spec_of
+from stopwav.report.chart import DASHES, SHAPES, Chart, Key, chart_of, engine_ink, spec_of
 from stopwav.report.history import PastRun, Point, display_scale, iso_time, metrics_of, points_of, title_of
-from stopwav.report.palette import DASHES, SHAPES, engine_ink
 
 HEIGHT = 240
 

@@ -7,8 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stopwav.speech.lines import id_of, one_line, read_lines
-from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble
+from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 AUDIO_SUFFIXES = (".flac", ".mp3", ".ogg", ".wav")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.speech.lines import Line, id_of, one_line, read_lines
-from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble
+from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 
 @dataclass(frozen=True)

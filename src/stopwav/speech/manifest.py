@@ -8,8 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from stopwav.speech.lines import id_of, one_line, read_lines
-from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble
+from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 
 def is_manifest(path: Path) -> bool:

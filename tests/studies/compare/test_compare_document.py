@@ -15,10 +15,9 @@ from compare_runs import info, made_up, modules, whole
 import stopwav
 from stopwav.errors import Caution
 from stopwav.record import Piece, Record, Result
-from stopwav.report.chart import Chart, chart_svg
+from stopwav.report.chart import COLOURS, Chart, chart_svg
 from stopwav.report.csv_table import csv_table
 from stopwav.report.document import Detail
-from stopwav.report.palette import COLOURS
 from stopwav.studies.compare.study import STUDY
 from stopwav.studies.study import StudyRun
 

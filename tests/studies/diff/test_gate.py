@@ -8,8 +8,7 @@ from command_line import Done, command
 from synthetic_runs import UTTERANCES, saved, synthetic_run
 
 import stopwav
-from stopwav.studies.diff.calibrate import calibrate
-from stopwav.studies.diff.gate import read_thresholds
+from stopwav.studies.diff.gate import calibrate, read_thresholds
 
 
 def gate(*arguments: object) -> Done:

@@ -9,7 +9,7 @@ from grid_runs import made_up
 import stopwav
 from stopwav import StopwavError
 from stopwav.record import Record
-from stopwav.studies.diff.calibrate import calibrate
+from stopwav.studies.diff.gate import calibrate
 
 
 def grid_of(folder: Path, factor: float, **spec: object) -> Record:

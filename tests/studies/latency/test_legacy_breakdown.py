@@ -7,7 +7,7 @@ from stored_runs import REAL, results_of
 
 from stopwav.record import Record
 from stopwav.report.chart import chart_svg
-from stopwav.studies.latency.shown_metrics import LEGACY, shown_sections
+from stopwav.studies.latency.definitions import LEGACY, shown_sections
 
 # The 95th of 100 chunks, in ms: ALGO 160 + 40; 94 chunks have quick features and 6 slow ones, the same of inference;
 # 88 chunks take 21.1, six 48 + 20.1 and six 1 + 110.1 in all, so the P95 of the lag is 111.1, and not 158.1.

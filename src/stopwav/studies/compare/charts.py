@@ -9,8 +9,7 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, chart_of, colour, engine_keys, shape, spec_of
-from stopwav.report.palette import ink
+from stopwav.report.chart import Chart, chart_of, colour, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_interval, plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text

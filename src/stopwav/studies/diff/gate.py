@@ -1,16 +1,25 @@
-"""`stopwav gate`: whether a run holds against a baseline, for a CI to act on."""
+"""`stopwav gate`: whether a run holds against a baseline, for a CI to act on; and its thresholds, from repeated runs.
+
+Rounds show how much processes differ within a run. What moves a whole run (heat, the hour, a neighbour) shows only
+between runs, and no interval from two runs can contain it; so a gate's thresholds have to.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stopwav.errors import StopwavError
-from stopwav.stats import DEFAULT_THRESHOLD
-from stopwav.studies.diff.diff import Diff, Run, diff
+from stopwav.record import Record
+from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
+from stopwav.studies.diff.diff import Diff, Run, check_comparable, comparable_of, diff, read_run, visible
 
 # What can fail a gate, and what each means. `missing` is there because a run that lost its slow streams looks fast.
 CONDITIONS = {
@@ -112,3 +121,95 @@ def _violations(compared: Diff) -> Iterator[Failure]:
             condition = "worse-wer" if change.verdict == "worse" else change.verdict
             if condition in CONDITIONS:
                 yield Failure(condition, item.name, change.metric, f"{change.verdict}, beyond {change.threshold:.3g}")
+
+
+FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
+HOW = (
+    "by how much two runs of the same thing may differ, 95 times in 100: t(0.975, k - 1) · √2 · standard deviation of "
+    "the k runs' mean log round values, the largest over engines; at least the default threshold"
+)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold for every metric, the run-to-run standard deviation behind it, and which runs those were.
+
+    A metric that is not in `spreads` has no known spread; its threshold is the default one.
+    """
+
+    thresholds: Mapping[str, float]
+    spreads: Mapping[str, float]
+    runs: tuple[Path, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the calibration as `--calibrate` prints it and `--thresholds` takes it."""
+        return {
+            "thresholds": dict(self.thresholds),
+            "spreads": dict(self.spreads),
+            "runs": [str(path) for path in self.runs],
+            "how": HOW,
+        }
+
+
+def calibrate(runs: Sequence[Run], *, force: bool = False) -> Calibration:
+    """Return thresholds at which runs of the same thing do not differ, from three or more of them."""
+    records = _read(runs)
+    comparable = comparable_of(records[0])
+    items = [comparable.items(record) for record in records]
+    names = [name for name in items[0] if all(name in by_name for by_name in items)]
+    if not names:
+        raise StopwavError(
+            f"{records[0].path} and the others have no {comparable.noun} in common; repeat the same command"
+        )
+    for record in records[1:]:
+        check_comparable(records[0], record, names, force)
+    spreads: dict[str, float] = {}
+    for name in names:
+        for metric, spread in _spreads(comparable, name, [by_name[name] for by_name in items]).items():
+            spreads[metric] = max(spread, spreads.get(metric, 0.0))
+    reach = t_quantile(0.975, len(records) - 1) * math.sqrt(2)
+    thresholds = {
+        metric: max(DEFAULT_THRESHOLD, round(math.expm1(reach * spreads.get(metric, 0.0)), 4))
+        for metric in comparable.metric_names
+    }
+    return Calibration(thresholds, spreads, tuple(record.path for record in records))
+
+
+def _read(runs: Sequence[Run]) -> list[Record]:
+    """The runs, which must be enough and all different."""
+    if len(runs) < FEWEST_RUNS:
+        raise StopwavError(
+            f"{len(runs)} run{'' if len(runs) == 1 else 's'} to calibrate from: {FEWEST_RUNS} or more are needed, "
+            "5 give thresholds a third lower; repeat the same command"
+        )
+    files = [Path(run).resolve() for run in runs if not isinstance(run, Record)]
+    twice = next((file for file in files if files.count(file) > 1), None)
+    if twice is not None:
+        raise StopwavError(f"{twice} is named twice: a run does not differ from itself; repeat the same command")
+    return [read_run(run) for run in runs]
+
+
+def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem]) -> dict[str, float]:
+    """The standard deviation between runs of the log of each metric of one item."""
+    utterances = sorted(set.intersection(*(set(item.utterances or ()) for item in items)))
+    if not utterances and any(item.utterances is not None for item in items):
+        raise StopwavError(f"{visible(name)}: no utterance completed in every round of every run; see stopwav report")
+    levels: dict[str, list[float]] = {}
+    for metric in comparable.metrics:
+        by_run = [item.values(metric, set(utterances)) for item in items]
+        usable = [values for values in by_run if not isinstance(values, NoValue)]
+        if len(usable) == len(items):
+            levels[metric.name] = [float(np.log(values).mean()) for values in usable]
+    rates = [_error_rate(item, utterances) for item in items]
+    if all(rates):
+        levels[comparable.error_rate] = [math.log(rate) for rate in rates]
+    return {metric: float(np.std(values, ddof=1)) for metric, values in levels.items()}
+
+
+def _error_rate(item: ComparableItem, utterances: Sequence[str]) -> float:
+    """The error rate of one run; 0 where there is none."""
+    counted = NoValue("") if item.errors is None else item.errors(utterances)
+    if isinstance(counted, NoValue):
+        return 0.0
+    errors, words = counted
+    return sum(errors) / sum(words) if sum(words) else 0.0

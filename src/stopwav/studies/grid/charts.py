@@ -9,8 +9,7 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key, chart_of, spec_of
-from stopwav.report.palette import DASHES, SHAPES, engine_ink, ink
+from stopwav.report.chart import DASHES, SHAPES, Chart, Key, chart_of, engine_ink, ink, spec_of
 from stopwav.report.text import format_bytes
 from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
 from stopwav.studies.growth import growth_curve

@@ -8,8 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.report.chart import Chart, Key, chart_of, colour, dash, engine_keys, shape, spec_of
-from stopwav.report.palette import engine_ink, ink
+from stopwav.report.chart import Chart, Key, chart_of, colour, dash, engine_ink, engine_keys, ink, shape, spec_of
 from stopwav.report.text import plain
 from stopwav.studies.latency.definitions import CHUNKS, WATERFALL
 from stopwav.studies.study import StudyRun

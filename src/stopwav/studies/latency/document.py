@@ -35,10 +35,9 @@ from stopwav.report.text import (
 )
 from stopwav.stats import Estimate, minimum_count
 from stopwav.stats.change import Change
-from stopwav.studies.latency.definitions import DEFINITIONS
+from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain
 from stopwav.studies.latency.metrics import BY_DEFINITION
-from stopwav.studies.latency.shown_metrics import GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.study import StudyRun
 
 # Where the count stands in a reason; no note holds it.

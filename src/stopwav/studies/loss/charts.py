@@ -8,8 +8,7 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, chart_of, colour, dash, engine_keys, shape, spec_of
-from stopwav.report.palette import ink
+from stopwav.report.chart import Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes, format_interval, plain
 from stopwav.studies.loss.document import by_setting, peak_metric, setting_text
 from stopwav.studies.study import StudyRun

@@ -9,8 +9,7 @@ import altair as alt
 
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key, chart_of, spec_of
-from stopwav.report.palette import ink
+from stopwav.report.chart import Chart, Key, chart_of, ink, spec_of
 from stopwav.report.text import format_bytes, plain
 from stopwav.studies.step.results import memory_pass
 from stopwav.studies.step.tree import StepTree, TreeRow, members_of

@@ -10,7 +10,7 @@ from stopwav.measure.stages import stage
 from stopwav.measure.training_step import TrainingBatch
 
 if TYPE_CHECKING:
-    from stopwav.models.conformer_transducer import ConformerTransducer, Encoded
+    from stopwav.models.scaled import ConformerTransducer, Encoded
     from stopwav.speech.batches import Batch
 
 NAME = "conformer-transducer"
@@ -66,8 +66,7 @@ def parse_sizes(options: dict[str, Any]) -> Sizes:
 
 def make_model(sizes: Sizes) -> ConformerTransducer:
     """Return the model of these sizes."""
-    from stopwav.models.conformer_transducer import ConformerTransducer, TransducerShape
-    from stopwav.models.scaled import EncoderShape
+    from stopwav.models.scaled import ConformerTransducer, EncoderShape, TransducerShape
 
     encoder = EncoderShape(
         width=sizes.width,
