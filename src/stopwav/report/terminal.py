@@ -1,4 +1,4 @@
-"""A document in the terminal: tables that fit the width without colour, warnings, then the findings; also for profiles."""
+"""A document in the terminal: tables that fit the width without colour, then the findings; profiles are shown so too."""
 
 from __future__ import annotations
 
