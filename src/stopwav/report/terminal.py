@@ -1,4 +1,4 @@
-"""A document in the terminal: tables that fit the width without colour, then the findings; profiles are shown so too."""
+"""A document in the terminal: tables that fit the width without colour, then the findings; also tables of profiles."""
 
 from __future__ import annotations
 
