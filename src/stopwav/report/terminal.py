@@ -38,6 +38,8 @@ from stopwav.report.text import DASH, format_interval, format_number, format_val
 # The characters between two columns, and the least width of a heading that is broken.
 GAP = 3
 LEAST_HEADING = 8
+# No word of our own headings is longer; a name of an engine has no spaces, and is broken anywhere.
+LEAST_WORD = 12
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
 BAR_WIDTH = 8
@@ -159,7 +161,8 @@ def _widths(table: Table, short: bool) -> list[int]:
         longest_word = max(map(cell_len, plain(column.heading, LONGEST_NAME).split()), default=0)
         widest = max([0, *(cell_len(_text(table, row, index, short)) for row in rows)])
         widest = min(widest, column.least) if column.fold or column.shorten else widest
-        widths.append(max(widest, min(longest_word, least_heading)))
+        least = max(least_heading, LEAST_WORD) if " " in column.heading else least_heading
+        widths.append(max(widest, min(longest_word, least)))
     return widths
 
 
