@@ -104,7 +104,7 @@ def stopwav(
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; an error is one line on standard error, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal or a locale that has no µ or × shows a question mark, and a run is printed.
+        # Where the locale has no µ or ×, print a question mark rather than fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
@@ -119,6 +119,6 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        print(f"stopwav: what was asked for cannot be printed or written: {error.strerror}", file=sys.stderr)
-        sys.stdout = None  # nor can what is left of it
+        print(f"stopwav: cannot print or write the output: {error.strerror}", file=sys.stderr)
+        sys.stdout = None  # the rest of it cannot be printed either
         sys.exit(2)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from stopwav.cli.options import FOLDER, Json, NoHtml, Save
+from stopwav.cli.options import Json, NoHtml, Save
+from stopwav.studies.spec import DEFAULT_FOLDER
 
 # Recognisers whose package contains a trained model: what a newcomer can run at once.
 PACKAGED = ("pocketsphinx", "moonshine")
 
 
 def demo(
-    save: Save = FOLDER,
+    save: Save = DEFAULT_FOLDER,
     no_html: NoHtml = False,
     json: Json = False,
 ) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stopwav.cli.options import Json
 from stopwav.errors import StopwavError
-
-if TYPE_CHECKING:
-    from stopwav.studies.diff.gate import Gate
-
 
 Threshold = Annotated[
     str,
@@ -32,27 +28,20 @@ def diff(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """What changed from one run to another, and is it more than noise?"""
-    import json as encoder
-
-    from stopwav import __version__
-    from stopwav.cli.output import print_text
+    """Show what changed from one run to another, and whether it is more than noise."""
+    from stopwav.cli.output import print_json, print_text, show_document
     from stopwav.studies.diff.diff import diff as compare
     from stopwav.studies.diff.document import diff_document
 
     compared = compare(a, b, threshold=parse_threshold(threshold), force=force)
     if json:
-        print(encoder.dumps({"stopwav": __version__, **compared.to_json()}))
+        print_json(compared.to_json())
     elif markdown:
         from stopwav.report.markdown import render_markdown
 
         print_text(render_markdown(diff_document(compared)))
     else:
-        from rich.console import Console
-
-        from stopwav.report.terminal import print_document
-
-        print_document(diff_document(compared), Console(markup=False, highlight=False))
+        show_document(diff_document(compared))
 
 
 def parse_threshold(text: str) -> float:
@@ -106,58 +95,29 @@ def gate(
     json: Json = False,
 ) -> None:
     """Does a run hold against a baseline? Exits 3 where a condition is violated beyond noise."""
+    from stopwav.cli.output import print_json, show_document, write_file
+    from stopwav.studies.diff import gate as gates
+    from stopwav.studies.diff.document import gate_document
+
     if calibrate:
-        _print_calibration(runs, force)
+        print_json(gates.calibrate(runs, force=force).to_json(), indent=2)
         return
     if len(runs) != 2:
         raise StopwavError(f"gate takes a baseline and a run, got {len(runs)} files; --calibrate takes more")
-    from stopwav.studies.diff.gate import CONDITIONS, read_thresholds
-    from stopwav.studies.diff.gate import gate as judge
-
-    judged = judge(
+    judged = gates.gate(
         *runs,
-        fail_on=fail_on or tuple(CONDITIONS),
+        fail_on=fail_on or tuple(gates.CONDITIONS),
         threshold=parse_threshold(threshold),
-        thresholds=None if thresholds is None else read_thresholds(thresholds),
+        thresholds=None if thresholds is None else gates.read_thresholds(thresholds),
         force=force,
     )
     if markdown is not None:
         from stopwav.report.markdown import render_markdown
-        from stopwav.studies.diff.document import gate_document
 
-        _write(markdown, render_markdown(gate_document(judged)))
-    _print(judged, as_json=json)
+        write_file(markdown, render_markdown(gate_document(judged)), runs)
+    if json:
+        print_json(judged.to_json())
+    else:
+        show_document(gate_document(judged))
     if not judged.passed:
         raise typer.Exit(EXIT_VIOLATED)
-
-
-def _print_calibration(runs: list[Path], force: bool) -> None:
-    import json
-
-    from stopwav import __version__
-    from stopwav.studies.diff.gate import calibrate
-
-    print(json.dumps({"stopwav": __version__, **calibrate(runs, force=force).to_json()}, indent=2))
-
-
-def _print(gate: Gate, *, as_json: bool) -> None:
-    if as_json:
-        import json
-
-        from stopwav import __version__
-
-        print(json.dumps({"stopwav": __version__, **gate.to_json()}))
-        return
-    from rich.console import Console
-
-    from stopwav.report.terminal import print_document
-    from stopwav.studies.diff.document import gate_document
-
-    print_document(gate_document(gate), Console(markup=False, highlight=False))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StopwavError(f"--markdown {path}: cannot be written: {error.strerror}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
+from stopwav.cli.options import Json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    json: bool = typer.Option(False, "--json", help="Print one JSON object instead of text."),
+    json: Json = False,
 ) -> None:
     """Say what this machine is, what it can measure with, and what would spoil a measurement."""
     # Health first: what the rest does must not show up in the load.
-    from stopwav.measure.health import health
+    from stopwav.measure.health import health, list_sensors, steadiness
 
     cautions = health()
 
-    from stopwav.measure.health import list_sensors, steadiness
     from stopwav.measure.machine import describe
 
     steady = steadiness()
@@ -41,14 +40,14 @@ def doctor(
 
 
 def _without_fft(machine: Machine) -> list[Caution]:
-    """A caution where PyTorch cannot transform, as builds for small boards may not; everything works all the same."""
+    """A warning where PyTorch has no FFT, as in some builds for small boards; stopwav works all the same."""
     if "torch" not in machine.packages:
         return []
     from stopwav.errors import Caution
 
     try:
         from stopwav.models.features import has_fft
-    except (ImportError, OSError):  # a PyTorch that does not load is not this caution's affair
+    except (ImportError, OSError):  # a PyTorch that does not load is another matter
         return []
     if has_fft():
         return []
@@ -107,7 +106,7 @@ def _print_section(console: Console, title: str, rows: Sequence[tuple[str, str]]
 
 
 def _machine_rows(machine: Machine) -> list[tuple[str, str]]:
-    """What the machine is, in lines for a person."""
+    """The machine, in lines for a person."""
     cores = f"{machine.logical_cores} logical"
     if machine.physical_cores:
         cores += f", {machine.physical_cores} physical"

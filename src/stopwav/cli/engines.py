@@ -25,10 +25,8 @@ def engines(json: Json = False) -> None:
 
         print(encoder.dumps({"engines": rows}))
         return
-    from rich.console import Console
-
+    from stopwav.cli.output import show_document
     from stopwav.report.document import Document, Note, simple_table
-    from stopwav.report.terminal import print_document
 
     lines = []
     for row in rows:
@@ -37,4 +35,4 @@ def engines(json: Json = False) -> None:
         lines.append((str(row["name"]), state, streams, str(row["summary"])))
     table = simple_table(("engine", "state", "streams", "what it is"), lines)
     note = Note("your own: path/to/my_engine.py:MyEngine (docs/guides/your-own-engine.md)", quiet=False)
-    print_document(Document("Engines", (table, note)), Console(markup=False, highlight=False))
+    show_document(Document("Engines", (table, note)))

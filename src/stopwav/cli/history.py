@@ -39,13 +39,10 @@ def history(
     if json:
         _print_json(runs, folder, skipped)
     else:
-        from rich.console import Console
-
+        from stopwav.cli.output import show_document
         from stopwav.report.history import history_document
-        from stopwav.report.terminal import print_document
 
-        document = history_document([past_run(run) for run in followed], folder.name)
-        print_document(document, Console(markup=False, highlight=False))
+        show_document(history_document([past_run(run) for run in followed], folder.name))
 
 
 def past_run(run: StudyRun, href: str = "") -> PastRun:
@@ -53,17 +50,12 @@ def past_run(run: StudyRun, href: str = "") -> PastRun:
     from stopwav.report.history import KeyMetric, PastRun
 
     definitions = run.study.definitions
-
-    def define(metric: str) -> tuple[str, str] | None:
-        known = definitions.find(metric)
-        return None if known is None else (known.title, known.text)
-
     key = [KeyMetric(name, known.headline, known.scale, known.decimals) for name, known in definitions.headlines()]
-    return PastRun(run.record, run.followed, key, define, run.study.series, href)
+    return PastRun(run.record, run.followed, key, definitions.explain, run.study.series, href)
 
 
 def _read(folder: Path) -> tuple[list[StudyRun], list[tuple[Path, str]]]:
-    """The runs in the folder by time, and what else lies there under such a name, with the reason why it is no run."""
+    """The runs in the folder by time, and the other files there with the name of a run, each with what is wrong."""
     from stopwav.cli.output import progress_bar, read_results
     from stopwav.record import Record
     from stopwav.report.history import started_s
@@ -110,10 +102,7 @@ def _write(runs: Sequence[StudyRun], folder: Path, page: Path) -> None:
 
 
 def _print_json(runs: Sequence[StudyRun], folder: Path, skipped: Sequence[tuple[Path, str]]) -> None:
-    import json
-
-    from stopwav import __version__
-    from stopwav.cli.output import page_of, run_to_json
+    from stopwav.cli.output import page_of, print_json, run_to_json
     from stopwav.report.provenance import fingerprint
 
     rows = [
@@ -126,4 +115,4 @@ def _print_json(runs: Sequence[StudyRun], folder: Path, skipped: Sequence[tuple[
         for run in runs
     ]
     left_out = [{"where": str(path), "message": message} for path, message in skipped]
-    print(json.dumps({"stopwav": __version__, "folder": str(folder), "runs": rows, "skipped": left_out}))
+    print_json({"folder": str(folder), "runs": rows, "skipped": left_out})

@@ -21,10 +21,7 @@ def init(
     json: Json = False,
 ) -> None:
     """Write a commented file for `stopwav run`, with every setting of a study and its default."""
-    import json as json_text
-
-    from stopwav import __version__
-    from stopwav.cli.output import write_file
+    from stopwav.cli.output import print_json, write_file
     from stopwav.studies.study import find_study
 
     chosen = find_study(study)
@@ -33,13 +30,15 @@ def init(
         raise StopwavError(f"{path}: exists already; name another file, or add --force to overwrite it")
     write_file(path, starter(chosen, path.name))
     if json:
-        print(json_text.dumps({"stopwav": __version__, "study": study, "file": str(path)}))
+        print_json({"study": study, "file": str(path)})
     else:
         print(f"{path}: edit it, then `stopwav run --check {path}`")
 
 
 def starter(study: Study, name: str) -> str:
     """Return the text of a starter file: what the study needs is set, the rest is there at its default."""
+    import textwrap
+
     lines = [
         f"# {study.name}: {study.question}",
         f"# Check it: stopwav run --check {name}      Run it: stopwav run {name}",
@@ -50,17 +49,11 @@ def starter(study: Study, name: str) -> str:
     ]
     for setting, option in study.spec.options().items():
         field = study.spec.model_fields[setting]
-        lines += [f"      # {line}" for line in _wrapped(option.help)]
+        lines += [f"      # {line}" for line in textwrap.wrap(option.help, width=100)]
         required = setting in study.example
         value = study.example[setting] if required else field.get_default(call_default_factory=True)
         lines.append(f"      {'' if required else '# '}{_line(setting, value)}")
     return "\n".join([*lines, ""])
-
-
-def _wrapped(text: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, width=100)
 
 
 def _line(setting: str, value: Any) -> str:

@@ -1,7 +1,4 @@
-"""Options that several verbs share, and how their lists of numbers are read.
-
-A flag that a verb declares itself says something of its own there, such as what its time limit is of.
-"""
+"""Options that several verbs share, and how their lists of numbers are read."""
 
 from __future__ import annotations
 
@@ -15,27 +12,8 @@ from stopwav.errors import StopwavError
 
 Number = TypeVar("Number", int, float)
 
-# Where runs go unless --save says otherwise.
-FOLDER = Path("stopwav-runs")
-
-Engines = Annotated[
-    list[str],
-    typer.Argument(metavar="ENGINE…", help="Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`."),
-]
-Corpus = Annotated[
-    str,
-    typer.Option(
-        help="`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."
-    ),
-]
-Words = Annotated[Path | None, typer.Option(help="CTM file with the time of every word; default: found by alignment.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
-Rounds = Annotated[int, typer.Option(help="Rounds, each in fresh processes.")]
 Quick = Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")]
-MemoryLimit = Annotated[float | None, typer.Option(help="GB of host memory that a process may take before it is OOM.")]
-Seed = Annotated[int, typer.Option(help="Seed of the order, the draw and the intervals.")]
 Save = Annotated[Path, typer.Option(help="Folder for the run file.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the newest unfinished run of this command.")]
 EveryMetric = Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 NoHtml = Annotated[
@@ -52,7 +30,7 @@ Labels = Annotated[
 
 
 def read_numbers(option: str, text: str, kind: Callable[[str], Number], example: str) -> list[Number]:
-    """The numbers that an option lists with commas, of a kind: whole, or any."""
+    """Return the numbers that an option lists with commas, all of one kind: whole, or any."""
     numbers = []
     for part in text.split(","):
         try:

@@ -1,11 +1,11 @@
-"""What every verb over runs prints or writes: results on standard output, the rest on standard error, the exit code."""
+"""The output of every verb over runs: results on standard output, the rest on standard error, the exit code."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,10 @@ from stopwav.errors import StopwavError
 from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stopwav.record import Record, Result
+    from stopwav.report.document import Document
     from stopwav.studies.spec import Progress
     from stopwav.studies.study import StudyRun
 
@@ -59,36 +62,50 @@ def read_results(record: Record) -> StudyRun:
 
 def understood(record: Record, read: Callable[[], T]) -> T:
     """Return what is read from a run; a run file that was tampered with is an error in one line."""
-    from stopwav.studies.resume import UNREADABLE
+    from stopwav.studies.resume import readable
 
-    try:
+    with readable(record, "results of this run"):
         return read()
-    except UNREADABLE as error:
-        reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
-        raise StopwavError(f"{record.path}: cannot read the results of this run ({reason}); measure again") from error
 
 
 def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUAL) -> None:
     """Print runs: one JSON object, or tables one run after the other."""
-    from stopwav import __version__
-
     if as_json:
         rows = [run_to_json(run) for run in runs]
-        print(json.dumps({"stopwav": __version__, **(rows[0] if len(rows) == 1 else {"runs": rows})}))
+        print_json(rows[0] if len(rows) == 1 else {"runs": rows})
         return
-    from rich.console import Console
     from rich.text import Text
 
     from stopwav.report.terminal import print_document
     from stopwav.report.text import plain
 
-    console = Console(markup=False, highlight=False)
+    console = _console()
     for index, run in enumerate(runs):
         if index:
             console.print()
         document = understood(run.record, partial(run.document, detail))
         print_document(document, console, every_metric=detail.every_metric)
         console.print(Text(f"\nrun file: {plain(str(run.record.path), 4096)}", style="dim"), soft_wrap=True)
+
+
+def print_json(fields: Mapping[str, Any], indent: int | None = None) -> None:
+    """Print one JSON object, with the version of stopwav first."""
+    from stopwav import __version__
+
+    print(json.dumps({"stopwav": __version__, **fields}, indent=indent))
+
+
+def show_document(document: Document) -> None:
+    """Print a document to the terminal."""
+    from stopwav.report.terminal import print_document
+
+    print_document(document, _console())
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False)
 
 
 def run_to_json(run: StudyRun) -> dict[str, Any]:
@@ -178,7 +195,7 @@ def exit_code(results: Sequence[Result]) -> int:
 
 @contextmanager
 def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
-    """A function that moves a progress bar on standard error; Ctrl-C ends the command, and says how to go on."""
+    """Yield a function that moves a progress bar on standard error; Ctrl-C ends the command, saying how to continue."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

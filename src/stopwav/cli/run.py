@@ -43,7 +43,7 @@ def run(
     """Run one or several studies that a YAML file describes."""
     import sys
 
-    from stopwav.cli.output import end_with
+    from stopwav.cli.output import end_with, print_json
     from stopwav.studies.plan.plan_file import planned_runs
     from stopwav.studies.plan.yaml_file import read_yaml
 
@@ -59,7 +59,7 @@ def run(
         codes.append(code)
         rows.append(row)
     if json:
-        _print_json({"runs": rows})
+        print_json({"runs": rows})
     end_with(_exit_code(codes))
 
 
@@ -84,7 +84,7 @@ class _Printing:
 
 
 def _run(planned: PlannedRun, resume: bool, printing: _Printing) -> tuple[int, dict[str, Any]]:
-    """How one run went, as an exit code and as JSON; its tables are printed and its page is written."""
+    """Run one study, print its tables, write its page, and return its exit code and JSON."""
     import sys
 
     from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, report_resumed
@@ -153,14 +153,13 @@ def _checked(planned: PlannedRun) -> _Checked:
 
 def _check(file: Path, planned: list[PlannedRun], *, as_json: bool) -> int:
     """Print what would be run and how long it may take; the exit code says whether it can be."""
-    from stopwav.cli.output import EXIT_UNUSABLE
+    from stopwav.cli.output import EXIT_UNUSABLE, print_json
     from stopwav.cli.study_verb import about
 
     checked = [_checked(item) for item in planned]
     if as_json:
-        _print_json(
-            {"file": str(file), "cells": [_check_to_json(item) for item in checked], "seconds": _total(checked)}
-        )
+        cells = [_check_to_json(item) for item in checked]
+        print_json({"file": str(file), "cells": cells, "seconds": _total(checked)})
     else:
         for number, item in enumerate(checked, start=1):
             _print_check(number, item)
@@ -197,11 +196,3 @@ def _print_check(number: int, item: _Checked) -> None:
 def _total(checked: list[_Checked]) -> float | None:
     known = [item.seconds for item in checked if item.seconds is not None]
     return sum(known) if len(known) == len(checked) else None
-
-
-def _print_json(fields: dict[str, Any]) -> None:
-    import json
-
-    from stopwav import __version__
-
-    print(json.dumps({"stopwav": __version__, **fields}))

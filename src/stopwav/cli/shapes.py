@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,13 +39,7 @@ def shapes(
     if output is not None:
         save_shapes(loaded, output)
         print(f"shapes: {output}", file=sys.stderr)
-    import numpy as np
-
-    quantiles = {"min": 0.0, "p5": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
-    rows = {
-        name: {"mean": float(values.mean()), **{key: float(np.quantile(values, q)) for key, q in quantiles.items()}}
-        for name, values in (("T", loaded.frames), ("U", loaded.tokens))
-    }
+    rows = {"T": _summary(loaded.frames), "U": _summary(loaded.tokens)}
     efficiency = padding_efficiency(make_batches(loaded, batch_size=min(30, len(loaded)), seed=seed))
     if json:
         import json as encoder
@@ -59,3 +53,10 @@ def shapes(
     for name, row in rows.items():
         print(f"  {name}  " + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
     print(f"  padding efficiency in batches of {min(30, len(loaded))}, unsorted: {efficiency:.3f}")
+
+
+def _summary(values: Any) -> dict[str, float]:
+    import numpy as np
+
+    quantiles = {"min": 0.0, "p5": 0.05, "median": 0.5, "p95": 0.95, "max": 1.0}
+    return {"mean": float(values.mean()), **{key: float(np.quantile(values, q)) for key, q in quantiles.items()}}

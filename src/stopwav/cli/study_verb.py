@@ -100,8 +100,12 @@ def _parameters(study: Study) -> list[inspect.Parameter]:
         if name == "rounds":
             parameters.append(_keyword("quick", options.Quick, False))
     for name, annotation in {**study.verb.options, **_SHOWN}.items():
-        parameters.append(_keyword(name, annotation, None if name == "labels" else False))
+        parameters.append(_keyword(name, annotation, None if _is_optional(annotation) else False))
     return parameters
+
+
+def _is_optional(annotation: Any) -> bool:
+    return type(None) in get_args(get_args(annotation)[0])
 
 
 def _parameter(name: str, annotation: Any, default: Any, option: Option) -> inspect.Parameter:
@@ -179,11 +183,11 @@ def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
     try:
         spec = checked(study.spec, **settings)
         estimate, stopped = study.forecast(spec), any(True for _ in study.problems(spec))
-    except Exception:  # an estimate never stops a run; what is wrong with its settings the study itself says
+    except Exception:  # an estimate never stops a run; the study itself says what is wrong with its settings
         return None
     if estimate.seconds is None or estimate.seconds < LONG_S or stopped:
         return None
-    # What comes first says what is to be done; the rest, how fast that will go.
+    # The first line says what is to be done; the rest, how fast that will go.
     speed = "; ".join(estimate.basis[1:])
     time = about(estimate.seconds).removeprefix("about ")
     return f"stopwav: estimated {time} ({speed}); for less: {study.verb.shorter}"

@@ -1,1 +1,1 @@
-"""What a person looks at: numbers with the digits the data support, tables, and findings in plain words."""
+"""Reports for people: numbers with the digits the data support, tables, and findings in plain words."""

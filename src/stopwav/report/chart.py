@@ -182,7 +182,7 @@ def css_variables() -> str:
 def on_light(spec: Any) -> Any:
     """The specification with every named colour replaced by the one for light ground."""
     if isinstance(spec, str):
-        return _VARIABLE.sub(lambda found: COLOURS[found[1]][0], spec)
+        return _VARIABLE.sub(lambda match: COLOURS[match[1]][0], spec)
     if isinstance(spec, dict):
         return {key: on_light(value) for key, value in spec.items()}
     if isinstance(spec, list):

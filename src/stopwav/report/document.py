@@ -1,4 +1,4 @@
-"""A document: what a run says, as blocks that know no medium. Each renderer turns all of them into its own form.
+"""A document: the content of a report, as blocks that know no medium. Each renderer turns them into its own form.
 
 Texts are as they came, with whatever an engine put into a name: making them safe to show is each renderer's task.
 """
@@ -185,7 +185,7 @@ Block = Table | Lines | Note | Missing | Figures | Facts | Timelines | Section
 
 @dataclass(frozen=True)
 class Document:
-    """What a run says: title, findings, blocks, and the results whose warnings and metrics are listed."""
+    """The content of a report: title, findings, blocks, and the results whose warnings and metrics are listed."""
 
     title: str
     blocks: tuple[Block, ...] = ()

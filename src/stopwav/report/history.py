@@ -50,7 +50,7 @@ class PastRun:
 
     @property
     def setting(self) -> str:
-        """What was asked of every engine: numbers under different settings are not comparable."""
+        """The corpus, pace and chunk size of the run: numbers under different settings are not comparable."""
         spec, corpus = self.record.header.spec, self.record.header.corpus
         count = len(corpus.get("utterances", ()))
         parts = [self.series] if self.series else []
@@ -77,7 +77,7 @@ class Point:
 
     @property
     def line(self) -> tuple[str, str, str]:
-        """What the points that a line may join have in common: engine, machine and setting."""
+        """Engine, machine and setting: a line joins points that have them in common."""
         return self.engine, self.machine, self.setting
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from stopwav.report.chart import DASHES, SHAPES, Chart, Key, chart_of, engine_ink, spec_of
+from stopwav.report.chart import SHAPES, Chart, chart_of, colour, dash, engine_keys, spec_of
 from stopwav.report.history import PastRun, Point, display_scale, iso_time, metrics_of, points_of, title_of
 
 HEIGHT = 240
@@ -44,16 +44,14 @@ def history_chart(title: str, meaning: str, points: Sequence[Point]) -> Chart:
         }
         for point in points
     ]
-    colours = alt.Scale(domain=engines, range=[engine_ink(index) for index in range(len(engines))])
-    dashes = alt.Scale(domain=engines, range=[DASHES[index % len(DASHES)] for index in range(len(engines))])
     shapes = alt.Scale(domain=machines, range=[SHAPES[index % len(SHAPES)] for index in range(len(machines))])
     base = chart_of(rows).encode(
         x=alt.X("time:T", title=None, axis=alt.Axis(grid=False, tickCount=6), scale=alt.Scale(padding=16)),
-        color=alt.Color("engine:N", scale=colours, legend=None),
+        color=colour(engines, engines).legend(None),
     )
     value = alt.Y("value:Q", title=title, scale=alt.Scale(zero=True))
     joined = base.mark_line(strokeWidth=1.5).encode(
-        y=value, detail=alt.Detail("line:N"), strokeDash=alt.StrokeDash("engine:N", scale=dashes, legend=None)
+        y=value, detail=alt.Detail("line:N"), strokeDash=dash(engines, engines).legend(None)
     )
     bars = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
@@ -62,5 +60,4 @@ def history_chart(title: str, meaning: str, points: Sequence[Point]) -> Chart:
         tooltip=alt.Tooltip("text:N", title="run"),
         **({"href": alt.Href("href:N")} if any(point.href for point in points) else {}),
     )
-    keys = tuple(Key(name, engine_ink(index)) for index, name in enumerate(engines))
-    return Chart(title, spec_of(alt.layer(joined, bars, marks), HEIGHT), meaning, keys)
+    return Chart(title, spec_of(alt.layer(joined, bars, marks), HEIGHT), meaning, engine_keys(engines, engines))

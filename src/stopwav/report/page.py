@@ -29,7 +29,7 @@ from stopwav.report.document import (
     shown,
 )
 from stopwav.report.provenance import facts
-from stopwav.report.text import format_bytes, format_interval, format_value, plain
+from stopwav.report.text import format_bytes, format_ends, format_value, plain
 from stopwav.stats import Estimate
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
@@ -110,7 +110,7 @@ def _metric_row(result: Result, name: str, estimate: Estimate, known: tuple[str,
         # Seconds as they are stored: six decimals are microseconds.
         "value": format_value(estimate, most=6),
         "sort": "" if estimate.value is None else repr(estimate.value),
-        "interval": format_interval(estimate, most=6).partition(" ")[2],
+        "interval": format_ends(estimate, most=6),
         "n": estimate.n,
         "unit": estimate.unit,
         "note": plain(estimate.note),
@@ -150,7 +150,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Number:
-    """What a number shows on demand: its value and interval in words, its count, its note and its warnings."""
+    """The tooltip of a number: its value and interval in words, its count, its note and its warnings."""
 
     metric: str
     of: str
@@ -220,7 +220,7 @@ def _parts(table: Table) -> list[Table]:
 
 
 def _number(cell: Cell, document: Document, notes: Sequence[Footnote]) -> Number | None:
-    """What a cell shows on demand; None where it is no number of a metric."""
+    """The tooltip of a cell; None where it is no number of a metric."""
     source = cell.source
     if source is None:
         return None
@@ -248,8 +248,8 @@ def _interval_text(cell: Cell) -> str:
     unit = _UNITS.get((estimate.unit, scale), "")
     if estimate.unit == "B" and estimate.low is not None and estimate.high is not None:
         between = f"{format_bytes(estimate.low)} to {format_bytes(estimate.high)}"
-    elif not between and estimate.low is not None:
-        between = format_interval(estimate, scale).partition(" [")[2].rstrip("]")
+    elif not between:
+        between = format_ends(estimate, scale).strip("[]")
     interval = f"95 % interval {between.replace('–', ' to ')} {unit}".strip() if between else "no interval"
     return f"{value} {unit}".strip() + f"; {interval}"
 

@@ -26,7 +26,7 @@ def measured_line(header: Header) -> str:
 
 
 def input_kind(header: Header) -> str:
-    """What a run without utterances was fed with, as the words before the name of its corpus."""
+    """Return the kind of input of a run without utterances, as the words before the name of its corpus."""
     return "shapes of" if "shapes" in header.spec else "audio"
 
 
@@ -46,7 +46,7 @@ def machine_line(header: Header) -> str:
 
 
 def fingerprint(header: Header) -> str:
-    """What tells the machine's hardware from others; runs are comparable only where it is the same."""
+    """Return the fingerprint of the machine's hardware; runs are comparable only where it is the same."""
     return str(header.machine.get("fingerprint") or "unknown")
 
 
@@ -81,7 +81,7 @@ def _corpus(record: Record) -> str:
 def _how(spec: Mapping[str, Any]) -> str:
     parts = []
     if "rounds" in spec:
-        parts.append("1 round" if spec["rounds"] == 1 else f"{spec['rounds']} rounds, each a fresh process")
+        parts.append("1 round" if spec["rounds"] == 1 else f"{spec['rounds']} rounds, each in fresh processes")
     if "pace" in spec:
         parts.append(f"{spec['pace']} pace")
     if spec.get("chunk_ms"):

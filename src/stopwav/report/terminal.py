@@ -33,7 +33,7 @@ from stopwav.report.document import (
     footnotes,
     shown,
 )
-from stopwav.report.text import DASH, format_interval, format_number, format_value, plain
+from stopwav.report.text import DASH, format_ends, format_number, format_value, plain
 
 # The characters between two columns, and the least width of a heading that is broken.
 GAP = 3
@@ -84,7 +84,7 @@ def metrics_table(result: Result) -> Table:
     rows = []
     for name, estimate in result.metrics.items():
         # Seconds as they are stored: nine decimals are nanoseconds, which a cell of a loss takes.
-        interval = format_interval(estimate, most=9).partition(" ")[2]
+        interval = format_ends(estimate, most=9)
         texts = (name, format_value(estimate, most=9), interval, str(estimate.n or ""), estimate.unit)
         rows.append(Row(tuple(map(Cell, texts))))
     return Table(columns, tuple(rows), title=result.name)
@@ -260,7 +260,7 @@ class Sheet:
 def print_sheet(sheet: Sheet) -> None:
     """Print the sheet to standard error: standard output belongs to the user's own program.
 
-    Nor is that program to end over a table: what standard error cannot take is replaced or left out.
+    A table must not end that program either: what standard error cannot print is replaced or left out.
     """
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
         return

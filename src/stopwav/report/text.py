@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 
 from stopwav.record import UNTRAINED
 from stopwav.stats import Estimate
@@ -31,20 +32,24 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 
 def missing(estimate: Estimate) -> str:
-    """What stands in the place of a number that is not there: a dash, or the word that says it all."""
+    """Return the text in place of a missing number: a dash, or `untrained`."""
     return UNTRAINED if estimate.code == UNTRAINED else DASH
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
     """The value with its interval in brackets, all to the same digit."""
-    value = format_value(estimate, scale, most)
+    return f"{format_value(estimate, scale, most)} {format_ends(estimate, scale, most)}".rstrip()
+
+
+def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
+    """The interval in brackets; empty where there is none, or where it is the value itself."""
     if estimate.value is None or estimate.low is None or estimate.high is None or estimate.low == estimate.high:
-        return value
+        return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
-    return f"{value} [{low}{between}{high}]"
+    return f"[{low}{between}{high}]"
 
 
 def format_number(number: float, decimals: int) -> str:
@@ -85,6 +90,17 @@ def format_bytes(value: float) -> str:
     return f"{format_number(value, decimals)} {unit}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 round`, `3 rounds`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them: `a, b and c`."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 # Longer than any sensible name, short enough that one 100 kB word does not bury a table.
 LONGEST = 300
 
@@ -109,7 +125,7 @@ def verdict_text(change: Change) -> str:
     """Return the verdict with what would decide it."""
     if change.more_rounds is None:
         return change.verdict
-    return f"{change.verdict} ({change.more_rounds} more round{'' if change.more_rounds == 1 else 's'})"
+    return f"{change.verdict} ({counted(change.more_rounds, 'more round')})"
 
 
 def effect_text(change: Change) -> str:

@@ -1,4 +1,4 @@
-"""What two runs of a study are compared by: values per round of each item, and errors per utterance."""
+"""How two runs of a study are compared: by values per round of each item, and by errors per utterance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stopwav.record import Record
-from stopwav.stats.change import Quantity
+from stopwav.stats.change import Quantity, Question, ask_errors, ask_nothing, ask_ratio
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ class RoundMetric:
     quantity: Quantity
 
 
+# The values of a metric, one per round; and the errors of each utterance, mean over rounds, with its reference words.
+Values = list[float] | NoValue
+Errors = tuple[list[float], list[int]] | NoValue
+
+
 @dataclass(frozen=True)
 class ComparableItem:
     """An item of one run, such as an engine or a cell.
@@ -33,12 +38,12 @@ class ComparableItem:
     Rounds are fresh processes and independent of each other, chunks and words are not; so a round gives one value.
     """
 
-    # The values of a metric, one per round, over these utterances.
-    values: Callable[[RoundMetric, set[str]], list[float] | NoValue]
+    # The values of a metric over these utterances.
+    values: Callable[[RoundMetric, set[str]], Values]
     # The utterances that completed in every round, with their transcripts; None for an item that has none.
     utterances: Mapping[str, str] | None = None
-    # The errors of each of these utterances, mean over rounds, and its reference words.
-    errors: Callable[[Sequence[str]], tuple[list[float], list[int]] | NoValue] | None = None
+    # The errors of these utterances.
+    errors: Callable[[Sequence[str]], Errors] | None = None
     rounds: int = 0
     # Rounds that stopped before their last utterance; they are not used.
     unfinished_rounds: int = 0
@@ -64,3 +69,19 @@ class Comparable:
         """The names of everything that is compared."""
         names = tuple(metric.name for metric in self.metrics)
         return (*names, self.error_rate) if self.error_rate else names
+
+
+def ask_metric(metric: RoundMetric, a: Values, b: Values, threshold: float, *, paired: bool = False) -> Question:
+    """Return the question whether a metric differs; without data where a or b has no value."""
+    for values in (a, b):
+        if isinstance(values, NoValue):
+            return ask_nothing(metric.name, metric.unit, threshold, values.reason, values.code)
+    return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, threshold, paired=paired)  # type: ignore[arg-type]
+
+
+def ask_error_rate(metric: str, a: Errors, b: Errors, threshold: float) -> Question:
+    """Return the question whether an error rate differs; without data where a or b has none."""
+    for errors in (a, b):
+        if isinstance(errors, NoValue):
+            return ask_nothing(metric, "", threshold, errors.reason, errors.code)
+    return ask_errors(metric, a[0], b[0], a[1], threshold)  # type: ignore[index]

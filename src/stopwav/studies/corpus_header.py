@@ -1,13 +1,14 @@
-"""The corpus in the header of a run: its utterances as JSON and back, and the warnings about it."""
+"""The corpus in the header of a run: its utterances as JSON and back, and the warnings about it and its utterances."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from stopwav.errors import Caution
-from stopwav.record import Header
+from stopwav.record import Header, Piece
 from stopwav.speech.corpus import Corpus, Utterance, Word
 
 
@@ -57,8 +58,28 @@ def utterance_from_json(fields: dict[str, Any]) -> Utterance:
 
 def header_warnings(header: Header) -> list[Caution]:
     """Return the warnings about the machine and the corpus at the start of the run."""
-    warnings = [*header.warnings, *header.corpus["cautions"]]
+    warnings = [*header.warnings, *header.corpus.get("cautions", ())]
     return [Caution(warning["code"], warning["message"]) for warning in warnings]
+
+
+def failed_utterances(kind: str, failed: Iterable[tuple[str, Piece]]) -> list[Caution]:
+    """Return one warning per reason for which utterances failed, from their ids and pieces."""
+    warnings = []
+    for message, group in groupby(sorted(failed, key=_message), key=_message):
+        pairs = list(group)
+        ids = list(dict.fromkeys(utterance for utterance, _ in pairs))
+        warnings.append(Caution(f"{kind}-{pairs[0][1].status}", f"{first_names(ids)}: {message}"))
+    return warnings
+
+
+def _message(pair: tuple[str, Piece]) -> str:
+    return pair[1].message
+
+
+def first_names(names: Sequence[str], most: int = 3) -> str:
+    """Return the first few of many names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def duration_s(utterance: Utterance) -> float:

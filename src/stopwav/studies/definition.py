@@ -73,6 +73,11 @@ class Definitions:
             return None
         return replace(family, title=f"{family.title}, P{percentile['percent']}")
 
+    def explain(self, metric: str) -> tuple[str, str] | None:
+        """Return the title and the meaning of a metric."""
+        known = self.find(metric)
+        return None if known is None else (known.title, known.text)
+
     def short_title(self, metric: str) -> str:
         """Return the metric's title without what it has in brackets, for where it has to fit a line."""
         known = self.find(metric)

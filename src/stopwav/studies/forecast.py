@@ -48,8 +48,13 @@ def engine_problems(setting: str, engines: Iterable[str]) -> Iterator[tuple[str,
             yield setting, str(error)
 
 
+def measured_basis(engine: str, rtf: float, load_s: float, run: str) -> str:
+    """Return how fast an engine was in an earlier run."""
+    return f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}"
+
+
 def assumption(engines: list[str], folder: Path | str) -> str:
-    """Return what is assumed of engines that no earlier run was of."""
+    """Return the assumption about engines that no earlier run has measured."""
     assumed = f"RTF {ASSUMED_RTF:g} and {ASSUMED_LOAD_S:g} s of loading assumed for {', '.join(engines)}"
     return f"no earlier run in {folder} to calibrate on: {assumed}"
 

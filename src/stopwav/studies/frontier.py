@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stopwav.record import Piece
+from stopwav.stats import Estimate
 
 # An engine that takes one utterance after the other never runs out of memory: beyond this the search stops and says so.
 LARGEST_BATCH = 4096
-# Without a limit of the user's, a probe may take this share of the host's free memory: the machine has to live on.
+# Without a limit of the user's, a probe may take this share of the host's free memory: the machine has to stay alive.
 FREE_SHARE = 0.9
 
 
@@ -48,6 +49,15 @@ def next_batch(frontier: Frontier, first: int = 1) -> int | None:
             return None
         return min(LARGEST_BATCH, 2 * frontier.fits) if frontier.fits else first
     return (frontier.fits + frontier.fails_at) // 2 if frontier.fails_at - frontier.fits > 1 else None
+
+
+def largest_estimate(frontier: Frontier) -> Estimate:
+    """Return the largest batch that fits, with what stopped it as its note and code."""
+    note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
+    if frontier.fails_at is None:
+        note = f"at least: nothing failed up to {frontier.fits}, and no more than {LARGEST_BATCH} are tried"
+        code = "lower-bound"
+    return Estimate(float(frontier.fits), n=1, note=note, code=code)
 
 
 def free_memory_limit_bytes() -> int | None:

@@ -10,6 +10,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, paths_in, read_header
 from stopwav.studies.spec import StudySpec
 
+AGAIN = "measure again without --resume"
 # What reading a piece raises where a field is missing, or holds something else.
 UNREADABLE = (
     LookupError,
@@ -46,7 +47,7 @@ def open_record(
                 return record
             _check_machine(record)
             return Record.resume(path)
-    first = header()
+    first = header()  # before there is a file
     return Record.create(new_path(spec.save, study), first)
 
 
@@ -67,8 +68,7 @@ def _check_machine(record: Record) -> None:
     changed = [key for key in compared if key in before and before[key] != now[key]]
     if changed:
         raise StopwavError(
-            f"cannot resume {record.path}: it was started with another {changed[0]}; resume it there, or measure again "
-            "without --resume"
+            f"cannot resume {record.path}: it was started with another {changed[0]}; resume it there, or {AGAIN}"
         )
 
 
@@ -77,17 +77,15 @@ def check_pieces(record: Record) -> None:
     from stopwav.studies.study import study_of
 
     if record.previous_count:
-        with as_written(record, "pieces"):
+        with readable(record, "pieces", AGAIN):
             study_of(record).results(record)
 
 
 @contextmanager
-def as_written(record: Record, what: str) -> Iterator[None]:
-    """A block that reads pieces of an earlier process: those that it cannot read are an error in one line."""
+def readable(record: Record, what: str, then: str = "measure again") -> Iterator[None]:
+    """Turn what goes wrong in reading a run that stopwav did not write so into an error in one line."""
     try:
         yield
     except UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
-        raise StopwavError(
-            f"{record.path}: has {what} that stopwav did not write so ({reason}); measure again without --resume"
-        ) from error
+        raise StopwavError(f"{record.path}: cannot read the {what} ({reason}); {then}") from error

@@ -15,12 +15,7 @@ from stopwav.studies.study import StudyRun
 
 def page_section(run: StudyRun) -> PageSection:
     """Return the section of a run, with its charts and the meaning of its metrics."""
-
-    def define(metric: str) -> tuple[str, str] | None:
-        known = run.study.definitions.find(metric)
-        return None if known is None else (known.title, known.text)
-
-    return PageSection(run.document(Detail(page=True)), run.charts, define)
+    return PageSection(run.document(Detail(page=True)), run.charts, run.study.definitions.explain)
 
 
 def side_by_side(runs: Sequence[StudyRun]) -> Document:
@@ -80,7 +75,7 @@ def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[R
 
 
 def _differences(headers: Sequence[Header]) -> str:
-    """What sets the runs apart, in a sentence."""
+    """The differences between the runs, in a sentence."""
     aspects = {
         "study": [header.study for header in headers],
         "machine": [fingerprint(header) for header in headers],

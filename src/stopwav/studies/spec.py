@@ -27,7 +27,7 @@ _UNITS = ("_s", "_gb")
 
 @dataclass(frozen=True)
 class Option:
-    """What the command line says of a setting. A positional one is an argument; others are flags, named by the setting.
+    """A setting on the command line. A positional one is an argument; others are flags, named by the setting.
 
     A setting that is not `stored` says how to run, not what to measure: two runs that differ in it alone are the same.
     """
@@ -102,9 +102,7 @@ def signature_of(spec: type[StudySpec], positional: tuple[str, ...]) -> inspect.
     """Return the signature of a study's function: its settings with their types and defaults."""
     fields = spec.model_fields
     parameters: list[inspect.Parameter] = []
-    for name in [*positional, *(name for name in spec.options() if name not in positional), *_python_only(spec)]:
-        if name in [parameter.name for parameter in parameters]:
-            continue
+    for name in dict.fromkeys([*positional, *spec.options(), *_python_only(spec)]):
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in positional else inspect.Parameter.KEYWORD_ONLY
         field = fields[name]
         default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
@@ -131,7 +129,7 @@ def checked(model: type[Spec], /, **fields: Any) -> Spec:
 def format_validation_error(error: Mapping[str, Any]) -> str:
     """Return what pydantic says is wrong with a value, as a sentence of ours."""
     if error["type"] == "too_short":
-        return "should have one value at least"
+        return "should have at least one value"
     return " ".join(error["msg"].removeprefix("Value error, ").replace("Input should", "should").split())
 
 

@@ -12,7 +12,7 @@ from stopwav.measure.plan import Plan, Workload
 from stopwav.measure.rounds import Round, interleave_rounds, measure
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
 from stopwav.record import Piece, Record
-from stopwav.studies.resume import as_written
+from stopwav.studies.resume import AGAIN, readable
 
 Key = tuple[str | int, ...]
 
@@ -25,7 +25,7 @@ class RoundPlace:
     parts: tuple[str | int, ...]
 
     def key(self, index: int, attempt: int) -> Key:
-        """The key of a round; `attempt` is 1 for what was taken once more."""
+        """The key of a round; `attempt` is 1 for a round that was measured again."""
         return (self.kind, index, *self.parts, attempt)
 
     def rounds(self, record: Record) -> list[Round]:
@@ -35,7 +35,7 @@ class RoundPlace:
 
 
 def round_to_piece(key: Key, round_: Round) -> Piece:
-    """The round as it is stored."""
+    """Return the piece that stores a round."""
     data: dict[str, Any] = {}
     if round_.samples is not None:
         data = {
@@ -50,7 +50,7 @@ def round_to_piece(key: Key, round_: Round) -> Piece:
 
 
 def round_from_piece(piece: Piece) -> Round:
-    """The round that a piece holds."""
+    """Return the round that a piece holds."""
     index, data = int(piece.key[1]), piece.data
     if "samples" not in data:
         return Round(index, piece.status, piece.message, piece.last_words)
@@ -100,7 +100,7 @@ def take_round_in_turn(
 
 def _previous_rounds(record: Record, place: RoundPlace, index: int) -> list[Round]:
     """The rounds that are stored, and this one too where it is not to be tried: it is then stored as skipped."""
-    with as_written(record, f"a round of {place.kind} {place.parts}"):
+    with readable(record, f"rounds of {place.kind} {place.parts}", AGAIN):
         previous = place.rounds(record)
     reason = "" if any(round_.index == index for round_ in previous) else skip_reason(previous)
     if reason:
@@ -112,6 +112,12 @@ def _previous_rounds(record: Record, place: RoundPlace, index: int) -> list[Roun
 def _store(record: Record, place: RoundPlace, round_: Round) -> None:
     attempt = sum(earlier.index == round_.index for earlier in place.rounds(record))
     record.append(round_to_piece(place.key(round_.index, attempt), round_))
+
+
+def failure_message(failure: Round | Piece) -> str:
+    """Return why a round or a pass failed, with the last words of its process."""
+    words = f"; its last words: {failure.last_words}" if failure.last_words else ""
+    return f"{failure.message}{words}"
 
 
 def skip_reason(rounds: Sequence[Round]) -> str:

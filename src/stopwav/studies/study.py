@@ -86,7 +86,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Verb:
-    """What a study's verb does besides measuring and printing."""
+    """The parts of a study's verb besides measuring and printing."""
 
     # Options of the verb that are no settings of the study, as typer parameters by name.
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -117,13 +117,13 @@ class StudyRun:
 
     @cached_property
     def extras(self) -> dict[str, Extra]:
-        """What the run says besides its results, by its key in `--json`."""
+        """Everything besides its results, by its key in `--json`."""
         computed = {key: extra(self) for key, extra in self.study.extras.items()}
         return {key: extra for key, extra in computed.items() if extra is not None}
 
     @cached_property
     def view(self) -> Mapping[str, Any]:
-        """What its charts and page show that is not in its results."""
+        """The data of its charts and page that are not in its results."""
         return self.study.view(self)
 
     @cached_property
@@ -136,7 +136,7 @@ class StudyRun:
             return self.study.charts(self)
 
     def document(self, detail: Detail) -> Document:
-        """What the run says."""
+        """Return the run as a document."""
         return self.study.document(self, detail)
 
 

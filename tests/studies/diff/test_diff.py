@@ -145,7 +145,7 @@ def test_lost_utterances_are_named_and_the_rest_is_compared() -> None:
     compared = stopwav.diff(synthetic_run(1), synthetic_run(2, lost=[(0, 1), (3, 2)]))
     assert compared.items[0].lost == ("u1", "u2")
     assert compared.items[0].utterances == UTTERANCES - 2
-    assert "engine: b lost u1, u2; the comparison is without" in compared.remarks
+    assert "engine: b lost u1, u2, left out of the comparison" in compared.remarks
     everything = [(index, utterance) for index in range(10) for utterance in range(UTTERANCES)]
     assert stopwav.diff(synthetic_run(1), synthetic_run(2, lost=everything)).items[0].changes == ()
 

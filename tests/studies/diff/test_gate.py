@@ -87,7 +87,7 @@ def test_wrong_commands_say_what_to_do_in_one_line(baseline: Path, tmp_path: Pat
         ([baseline, baseline, "--thresholds", tmp_path / "odd.json"], "no such metric"),
         ([baseline, baseline, "--calibrate"], "3 or more are needed"),
         ([baseline, baseline, baseline, "--calibrate"], "is named twice"),
-        ([baseline, baseline, "--markdown", tmp_path / "no" / "where.md"], "cannot be written"),
+        ([baseline, baseline, "--markdown", "/proc/nowhere/comment.md"], "cannot be written"),
     ):
         done = gate(*arguments)
         assert (done.code, len(done.stderr.splitlines())) == (2, 1), done.stderr

@@ -251,7 +251,7 @@ def test_an_answer_that_is_no_list_of_texts_is_an_error(answer: str, tmp_path: P
     (cell,) = by_place(run(f"{path}:Odd", tmp_path, durations=[1], batch_sizes=[1])).values()
     assert cell.status == "error"
     assert "returned" in cell.warnings[0].message
-    assert "it returns a list of texts" in cell.warnings[0].message
+    assert "it has to return a list of texts" in cell.warnings[0].message
 
 
 def test_the_run_file_is_as_described(tmp_path: Path) -> None:

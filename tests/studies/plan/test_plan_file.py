@@ -160,7 +160,7 @@ LATENCY = "studies:\n  - latency:\n      engines: [fake]\n      "
         ("studies: [{latency: {}, grid: {}}]", "plan.yaml:1:11: an item of studies names one study"),
         ("studies: {latency: {}}", "plan.yaml:1:10: studies must be a list"),
         ("studies: []", "plan.yaml:1:10: studies is empty"),
-        ("study: []", "plan.yaml:1:1: no `studies`, the list of what to run; did you mean it by 'study'?"),
+        ("study: []", "plan.yaml:1:1: no `studies`, the list of what to run; rename 'study'?"),
         ("- latency", "plan.yaml:1:1: the file must be a mapping"),
         ("just words", "plan.yaml:1:1: the file must be a mapping"),
         (f"{ENGINES}  - latency: {{engine: fake, rounds: 3}}", "plan.yaml:4:5: asks for the same run as plan.yaml:2:5"),

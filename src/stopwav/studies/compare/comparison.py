@@ -148,7 +148,7 @@ def verdict_text(verdict: PairVerdict) -> str:
     """Return the verdict with its ratio or difference; (+N) further rounds should decide."""
     change = verdict.change
     if change.value is None:
-        return ABSENT.get(verdict.code, DASH)
+        return ABSENT.get(change.code, DASH)
     return f"{change.verdict} {amount_text(verdict)}"
 
 

@@ -24,7 +24,7 @@ from stopwav.report.document import (
     Source,
     Table,
 )
-from stopwav.report.text import format_bytes, format_interval, format_value
+from stopwav.report.text import counted, format_bytes, format_interval, format_value, listed
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import (
     ABSENT,
@@ -68,8 +68,7 @@ _UNITS = {("s", 1e3): ", ms", ("J", 1.0): ", J", ("W", 1.0): ", W"}
 def compare_document(run: StudyRun, detail: Detail) -> Document:
     """Return the summary, verdicts, hypotheses, Pareto front, latency and energy over length, and parameters."""
     comparison = comparison_of(run)
-    *others, last = [shortened(engine.name, 60) for engine in comparison.engines]
-    subject = f"{', '.join(others)} and {last}" if others else last
+    subject = listed([shortened(engine.name, 60) for engine in comparison.engines])
     if len(comparison.engines) > MOST_NAMES_IN_TITLE:
         subject = f"{len(comparison.engines)} engines"
     named = [replace(result, name=comparison.lettered(result)) for result in run.results]
@@ -95,7 +94,7 @@ def compare_document(run: StudyRun, detail: Detail) -> Document:
 
 def _engine_list(comparison: Comparison) -> Iterator[Block]:
     spec, samples = comparison.data.spec, comparison.engines[0].params["samples"]
-    rounds = "1 round" if spec.rounds == 1 else f"{spec.rounds} rounds"
+    rounds = counted(spec.rounds, "round")
     settings = f"{samples} samples of corpus {shortened(spec.corpus, 40)}, {rounds}; [95 % CI]"
     yield Note(settings, quiet=False, media=TEXT)
     names = (engine.name for engine in comparison.engines)

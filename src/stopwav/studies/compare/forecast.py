@@ -23,6 +23,7 @@ from stopwav.studies.forecast import (
     assumption,
     engine_problems,
     lengths_of,
+    measured_basis,
 )
 from stopwav.studies.stored_rounds import round_time_s
 
@@ -38,7 +39,7 @@ def forecast(spec: CompareSpec) -> Forecast:
         earlier = _earlier(engine, runs)
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
-            basis.append(f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}")
+            basis.append(measured_basis(engine, rtf, load_s, run))
         else:
             assumed.append(engine)
         total_s += _engine_s(spec, rtf, load_s, mean_s)

@@ -57,7 +57,7 @@ def _by_module(counted: Mapping[str, Any], depth: int) -> dict[str, dict[str, An
 
 
 def _identity(tensor: Any) -> object:
-    """What two names of the same tensor have in common: the object, or the place in memory."""
+    """The same key for all names of a tensor: the object, or its place in memory."""
     if tensor.is_meta or not tensor.numel():
         return id(tensor)
     return tensor.device, tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.numel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from stopwav.errors import Caution, Status
@@ -23,8 +22,9 @@ from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
 from stopwav.studies.compare.pieces import EngineData, Sample, load_failure, read_engines
 from stopwav.studies.compare.spec import CompareSpec
-from stopwav.studies.corpus_header import engine_names, header_warnings
+from stopwav.studies.corpus_header import engine_names, failed_utterances, header_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
+from stopwav.studies.stored_rounds import failure_message
 
 _NO_PARAMETERS = "unknown: the engine reports no parameter count"
 _NO_TOKENS = "the engine does not report them"
@@ -32,7 +32,7 @@ _NO_TOKENS = "the engine does not report them"
 
 @dataclass(frozen=True)
 class RunData:
-    """What a run holds, read back: results, verdicts and document are computed from it."""
+    """The content of a run, read back: results, verdicts and document are computed from it."""
 
     spec: CompareSpec
     engines: list[EngineData]
@@ -147,8 +147,7 @@ def _length_result(data: RunData, engine: EngineData, frames: int) -> Result:
     params["modules"] = {} if operations is None else dict(operations.data.get("modules", {}))
     if not measured.good:
         first = measured.rounds[0]
-        words = f"; its last words: {first.last_words}" if first.last_words else ""
-        warning = Caution(f"cell-{first.status}", first.message + words)
+        warning = Caution(f"cell-{first.status}", failure_message(first))
         return Result(name, params, measured.status, {}, (warning,), "length")
     metrics = _length_metrics(engine, frames)
     energy_runs = engine.energy.get(frames, [])
@@ -223,12 +222,8 @@ def _fits(engines: Sequence[EngineData]) -> Iterator[Result]:
 
 def _failure_warnings(engine: EngineData) -> Iterator[Caution]:
     """One warning per reason for which inputs failed, and one for each failed description or energy measurement."""
-    failed = sorted((piece for piece in engine.failed if piece.key[0] == "sample"), key=lambda piece: piece.message)
-    for message, group in groupby(failed, key=lambda piece: piece.message):
-        pieces = list(group)
-        ids = list(dict.fromkeys(str(piece.data["id"]) for piece in pieces))
-        which = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
-        yield Caution(f"sample-{pieces[0].status}", f"{which}: {message}")
+    samples = (piece for piece in engine.failed if piece.key[0] == "sample")
+    yield from failed_utterances("sample", ((str(piece.data["id"]), piece) for piece in samples))
     for piece in engine.failed:
         if piece.key[0] in ("model", "energy"):
             yield Caution(f"{piece.key[0]}-{piece.status}", piece.message)

@@ -30,7 +30,7 @@ from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round_in_turn
 
-# The engines that are measured: what each is made of, by its name in the run.
+# The engines that are measured, each as the user wrote it, by its name in the run.
 Engines = dict[str, str]
 
 

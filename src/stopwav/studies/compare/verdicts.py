@@ -30,8 +30,6 @@ class PairVerdict:
     b: str
     change: Change
     frames: int | None = None
-    # Why there is no value, for code to decide on; the note of the change says it in words.
-    code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as `--json` prints them."""
@@ -40,13 +38,12 @@ class PairVerdict:
 
 @dataclass(frozen=True)
 class PairQuestion:
-    """A question about a pair of engines, and the code of its verdict where it has no data."""
+    """A question about a pair of engines."""
 
     a: EngineData
     b: EngineData
     question: Question
     frames: int | None = None
-    code: str = ""
 
 
 def overall_verdicts(data: RunData) -> tuple[PairVerdict, ...]:
@@ -69,8 +66,7 @@ def length_verdicts(data: RunData) -> tuple[PairVerdict, ...]:
 def _decide(asked: Sequence[PairQuestion]) -> tuple[PairVerdict, ...]:
     changes = answer_all([pair.question for pair in asked])
     return tuple(
-        PairVerdict(pair.a.name, pair.b.name, change, pair.frames, pair.code)
-        for pair, change in zip(asked, changes, strict=True)
+        PairVerdict(pair.a.name, pair.b.name, change, pair.frames) for pair, change in zip(asked, changes, strict=True)
     )
 
 
@@ -78,8 +74,8 @@ def _overall_questions(a: EngineData, b: EngineData, data: RunData) -> Iterator[
     yield PairQuestion(a, b, _ask_parameters(a, b))
     yield PairQuestion(a, b, _ask_latency(a, b))
     if data.energy is not None:
-        yield PairQuestion(a, b, _ask_energy(a, b, data.energy), code=_energy_code(data.energy))
-    yield PairQuestion(a, b, _ask_wer(a, b, data.spec.seed), code=UNTRAINED if a.untrained or b.untrained else "")
+        yield PairQuestion(a, b, _ask_energy(a, b, data.energy))
+    yield PairQuestion(a, b, _ask_wer(a, b, data.spec.seed))
 
 
 def _length_questions(a: EngineData, b: EngineData, frames: int, energy: Energy | None) -> Iterator[PairQuestion]:
@@ -90,13 +86,8 @@ def _length_questions(a: EngineData, b: EngineData, frames: int, energy: Energy 
     yield PairQuestion(a, b, latency, frames)
     if energy is not None:
         joules = [joules_by_round(energy, engine.energy.get(frames, [])) for engine in (a, b)]
-        reason = energy.reason or "nothing was metered for both engines"
-        question = _ask_paired(ENERGY_AT_LENGTH, "J", "energy", joules, reason)
-        yield PairQuestion(a, b, question, frames, _energy_code(energy))
-
-
-def _energy_code(energy: Energy) -> str:
-    return NO_METER if energy.part is None else ""
+        question = _ask_joules(ENERGY_AT_LENGTH, joules, energy, "nothing was metered for both engines")
+        yield PairQuestion(a, b, question, frames)
 
 
 def _ask_parameters(a: EngineData, b: EngineData) -> Question:
@@ -121,7 +112,7 @@ def _ask_energy(a: EngineData, b: EngineData, energy: Energy) -> Question:
     """Ask whether b takes more joules for the audio of all lengths that both have, paired by round."""
     shared = sorted(a.energy.keys() & b.energy.keys())
     joules = [_joules_per_audio_s(engine, shared, energy) for engine in (a, b)]
-    return _ask_paired(ENERGY, "J", "energy", joules, energy.reason or "no length was metered for both engines")
+    return _ask_joules(ENERGY, joules, energy, "no length was metered for both engines")
 
 
 def _joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Energy) -> dict[int, float]:
@@ -134,7 +125,7 @@ def _joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Ener
 
 def _ask_wer(a: EngineData, b: EngineData, seed: int) -> Question:
     if a.untrained or b.untrained:
-        return ask_nothing("wer", "", DEFAULT_THRESHOLD, UNTRAINED)
+        return ask_nothing("wer", "", DEFAULT_THRESHOLD, UNTRAINED, UNTRAINED)
     errors_a, errors_b = _errors(a), _errors(b)
     shared = [utterance for utterance in errors_a if utterance in errors_b]
     if not shared:
@@ -152,13 +143,13 @@ def _errors(engine: EngineData) -> dict[str, float]:
     return {utterance: sum(errors) / len(errors) for utterance, errors in by_utterance.items()}
 
 
-def _ask_paired(
-    metric: str, unit: str, quantity: Quantity, values: Sequence[dict[int, float]], reason: str
-) -> Question:
-    """Ask by the rounds that both engines have."""
-    rounds = sorted(values[0].keys() & values[1].keys())
-    first, second = ([by_round[index] for index in rounds] for by_round in values)
-    return _ask_ratio(metric, unit, quantity, (first, second), reason)
+def _ask_joules(metric: str, joules: Sequence[dict[int, float]], energy: Energy, reason: str) -> Question:
+    """Ask by the rounds that both engines have; without a meter, the question has no data."""
+    if energy.part is None:
+        return ask_nothing(metric, "J", DEFAULT_THRESHOLD, energy.reason, NO_METER)
+    rounds = sorted(joules[0].keys() & joules[1].keys())
+    first, second = ([by_round[index] for index in rounds] for by_round in joules)
+    return _ask_ratio(metric, "J", "energy", (first, second), reason)
 
 
 def _ask_ratio(

@@ -1,1 +1,1 @@
-"""The folder of `stopwav diff`."""
+"""`stopwav diff` and `stopwav gate`: what changed between runs, and is it more than noise."""

@@ -11,8 +11,9 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD
-from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
+from stopwav.stats.change import Change, Question, answer_all
+from stopwav.studies.comparable import Comparable, ComparableItem, ask_error_rate, ask_metric
+from stopwav.studies.corpus_header import first_names
 from stopwav.studies.study import study_of
 
 Run = Record | Path | str
@@ -30,7 +31,7 @@ class ItemDiff:
 
 @dataclass(frozen=True)
 class Diff:
-    """What changed from run a to run b; `forced` says what was against comparing them, where that was overridden."""
+    """The changes from run a to run b; `forced` lists the obstacles to comparing them that were overridden."""
 
     a: Path
     b: Path
@@ -90,7 +91,7 @@ def diff(
     if not shared:
         raise StopwavError(
             f"{before.path} and {after.path} have no {comparable.noun} in common: "
-            f"{visible(_listed(list(in_a)))} against {visible(_listed(list(in_b)))}; "
+            f"{visible(first_names(list(in_a)) or 'none')} against {visible(first_names(list(in_b)) or 'none')}; "
             f"name the {comparable.noun} the same way in both runs"
         )
     pairs = {name: (in_a[name], in_b[name]) for name in shared}
@@ -121,7 +122,7 @@ def comparable_of(record: Record) -> Comparable:
 
 
 def check_comparable(a: Record, b: Record, names: Sequence[str], force: bool) -> tuple[str, ...]:
-    """Return what is against comparing the runs, where `force` overrides it; without, that is an error."""
+    """Return the obstacles to comparing the runs, where `force` overrides them; without it they are an error."""
     against = obstacles(a, b, comparable_of(a), names)
     if against and not force:
         raise StopwavError(
@@ -177,32 +178,19 @@ def _questions(
     utterances: Sequence[str] | None,
     limits: Mapping[str, float],
 ) -> Iterator[Question]:
-    """What is asked of one item; nothing where it has no utterance in common."""
+    """The questions about one item; none where it has no utterance in common."""
     if utterances is not None and not utterances:
         return
     chosen = set(utterances or ())
     for metric in comparable.metrics:
-        limit = limits[metric.name]
-        values_a, values_b = (item.values(metric, chosen) for item in (a, b))
-        if isinstance(values_a, NoValue):
-            yield ask_nothing(metric.name, metric.unit, limit, values_a.reason)
-        elif isinstance(values_b, NoValue):
-            yield ask_nothing(metric.name, metric.unit, limit, values_b.reason)
-        else:
-            yield ask_ratio(metric.name, metric.unit, metric.quantity, values_a, values_b, limit)
+        yield ask_metric(metric, a.values(metric, chosen), b.values(metric, chosen), limits[metric.name])
     if comparable.error_rate and a.errors is not None and b.errors is not None:
         errors_a, errors_b = (errors(utterances or ()) for errors in (a.errors, b.errors))
-        limit = limits[comparable.error_rate]
-        if isinstance(errors_a, NoValue):
-            yield ask_nothing(comparable.error_rate, "", limit, errors_a.reason)
-        elif isinstance(errors_b, NoValue):
-            yield ask_nothing(comparable.error_rate, "", limit, errors_b.reason)
-        else:
-            yield ask_errors(comparable.error_rate, errors_a[0], errors_b[0], errors_a[1], limit)
+        yield ask_error_rate(comparable.error_rate, errors_a, errors_b, limits[comparable.error_rate])
 
 
 def _remarks(pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]) -> Iterator[str]:
-    """What of each item could not be used."""
+    """The rounds and utterances of each item that could not be used."""
     for item in items:
         a, b = pairs[item.name]
         for which, side in (("a", a), ("b", b)):
@@ -212,16 +200,10 @@ def _remarks(pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: 
         if not item.changes:
             yield f"{item.name}: no utterance completed in every round of both runs, so nothing is compared"
         elif item.lost:
-            yield f"{item.name}: b lost {_listed(item.lost)}; the comparison is without"
+            yield f"{item.name}: b lost {first_names(item.lost)}, left out of the comparison"
         gained = sorted((b.utterances or {}).keys() - (a.utterances or {}).keys())
         if gained:
-            yield f"{item.name}: a lost {_listed(gained)}; the comparison is without"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The first few of many names."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more if names else "none"
+            yield f"{item.name}: a lost {first_names(gained)}, left out of the comparison"
 
 
 def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]) -> list[str]:

@@ -1,10 +1,10 @@
-"""What changed between two runs as a document: a table per item, and a sentence on each."""
+"""The changes between two runs as a document: a table per item, and a sentence on each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stopwav.report.document import Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
+from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
 from stopwav.report.text import amount_text, effect_text, verdict_text
 from stopwav.stats.change import WORDS, Change
 from stopwav.studies.definition import Definitions
@@ -34,8 +34,8 @@ def gate_document(gate: Gate) -> Document:
     """Return the comparison with the baseline, whether the run holds against it, and which conditions are violated."""
     diff = gate.diff
     places = (Note(f"a, the baseline: {diff.a}", quiet=False), Note(f"b, the run: {diff.b}", quiet=False))
-    outcome = f"gate {'passed' if gate.passed else 'failed'}"
-    return _document(outcome, diff, places, (f"stopwav {outcome.replace(' ', ': ', 1)}", *_conditions(gate)))
+    outcome = "passed" if gate.passed else "failed"
+    return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)))
 
 
 def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str]) -> Document:
@@ -48,7 +48,7 @@ def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence
             *places,
             *tables,
             Note(_METHOD),
-            Missing(tuple(_reasons(diff, definitions)), media=("terminal", "markdown", "page")),
+            Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
         findings=(*outcome, *(f"{item.name}: {_finding(item.changes, definitions)}" for item in diff.items)),
@@ -70,7 +70,7 @@ def _table(name: str, changes: Sequence[Change], definitions: Definitions) -> Ta
 
 
 def _finding(changes: Sequence[Change], definitions: Definitions) -> str:
-    """What changed, in one sentence: the verdicts that claim a change, then how many are open."""
+    """The changes in one sentence: the verdicts that claim a change, then how many are open."""
     if not changes:
         return "nothing to compare"
     claims = [word for words in WORDS.values() for word in reversed(words)]
@@ -97,7 +97,7 @@ def _reasons(diff: Diff, definitions: Definitions) -> Iterator[str]:
 
 
 def _remarks(diff: Diff) -> Iterator[str]:
-    """What a reader has to know besides the verdicts, what was overridden first."""
+    """Remarks to read with the verdicts; overridden obstacles first."""
     yield from (f"compared by force: {reason}" for reason in diff.forced)
     yield from (f"only in a: {name}" for name in diff.only_a)
     yield from (f"only in b: {name}" for name in diff.only_b)
@@ -105,7 +105,7 @@ def _remarks(diff: Diff) -> Iterator[str]:
 
 
 def _conditions(gate: Gate) -> Iterator[str]:
-    """What was violated, what is still open, and what was asked for."""
+    """The violated conditions, the number of undecided verdicts, and the conditions asked for."""
     definitions = find_study(gate.diff.study).definitions
     for failure in gate.failures:
         about = definitions.short_title(failure.metric) if failure.metric else failure.message

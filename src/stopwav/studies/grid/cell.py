@@ -62,7 +62,7 @@ class CellWorkload:
         return {"duration_s": self.cell.duration_s, "batch_size": self.cell.batch_size}
 
     def setup(self) -> Callable[[], object]:
-        """The call that transcribes the batch."""
+        """Return the call that transcribes the batch."""
         from stopwav.engines.protocol import Engine, EngineInfo
         from stopwav.engines.registry import make
 
@@ -87,10 +87,10 @@ class BatchCall:
         return {"engine": self._engine.info.to_json()}
 
     def __call__(self) -> list[str]:
-        """The texts of the batch."""
+        """Return the texts of the batch."""
         texts = self._engine.transcribe(self._batch)
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-            raise StopwavError(f"the engine's transcribe() returned {texts!r:.60}; it returns a list of texts")
+            raise StopwavError(f"the engine's transcribe() returned {texts!r:.60}; it has to return a list of texts")
         if len(texts) != len(self._batch):
             raise StopwavError(f"the engine returned {len(texts)} texts for a batch of {len(self._batch)}")
         return list(texts)

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import DASHES, SHAPES, Chart, Key, chart_of, engine_ink, ink, spec_of
+from stopwav.report.chart import Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes
 from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
 from stopwav.studies.growth import growth_curve
@@ -54,13 +54,13 @@ def _pace_map(layout: GridLayout) -> Chart:
             {**_places(*place), "label": cell_text(cell, "rtfx", intervals=False), "side": side, "by": strength}
         )
     inks = {FASTER: ink("engine-0"), SLOWER: ink("engine-1"), ABSENT: ink("muted")}
-    shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
+    shown = {side: inks[side] for side in inks if any(row["side"] == side for row in rows)}
     return Chart(
         "Times faster than real time (RTFx)",
         _heat_map(rows, layout, shown),
         f"Rows: seconds of audio; columns: batch size; the stronger the colour, the farther from real time. "
         f"{pace_note(layout)}",
-        tuple(Key(side, colour) for side, colour in shown.items()),
+        tuple(Key(*pair) for pair in shown.items()),
     )
 
 
@@ -75,7 +75,7 @@ def _memory_map(layout: GridLayout, metric: str, title: str) -> Chart:
     lowest = min(values)
     rows = [{**row, "by": max(0.0, row["by"] - lowest)} for row in rows]
     inks = {"measured": ink("engine-2"), ABSENT: ink("muted")}
-    shown = {side: colour for side, colour in inks.items() if any(row["side"] == side for row in rows)}
+    shown = {side: inks[side] for side in inks if any(row["side"] == side for row in rows)}
     text = f"From {format_bytes(lowest)} to {format_bytes(max(values))}; in brackets what is over the loaded model."
     return Chart(title, _heat_map(rows, layout, shown), f"Rows: seconds of audio; columns: batch size. {text}")
 
@@ -114,42 +114,31 @@ def _scaling(fits: Sequence[Result], axis: str) -> Chart:
     points, curves = [], []
     for name, fit in zip(names, fits, strict=True):
         cells: Any = fit.params["cells"]
-        points += [{"line": name, "x": x, "s": time_s} for x, time_s in cells]
-        curves += [{"line": name, "x": x, "s": s} for x, s in growth_curve(fit) if s > 0]
-    inks = [engine_ink(index) for index in range(len(names))]
-    colour = alt.Color("line:N", scale=alt.Scale(domain=names, range=inks), legend=None)
-    dash = alt.StrokeDash(
-        "line:N", scale=alt.Scale(domain=names, range=[DASHES[i % len(DASHES)] for i in range(len(names))]), legend=None
-    )
-    shape = alt.Shape(
-        "line:N", scale=alt.Scale(domain=names, range=[SHAPES[i % len(SHAPES)] for i in range(len(names))]), legend=None
-    )
+        points += [{"engine": name, "x": x, "s": time_s} for x, time_s in cells]
+        curves += [{"engine": name, "x": x, "s": s} for x, s in growth_curve(fit) if s > 0]
+    own = colour(names, names).legend(None)
     title = "seconds of audio" if axis == "duration" else "batch size"
     ticks = alt.Axis(grid=False, format="~g", values=sorted({point["x"] for point in points}))
     scale = alt.Scale(type="log", nice=False, padding=16)
     x = alt.X("x:Q", scale=scale, title=title, axis=ticks)
     y = alt.Y("s:Q", scale=scale, title="time of a batch, s", axis=alt.Axis(format="~g", tickCount=6))
     tooltip = [
-        alt.Tooltip("line:N", title="of"),
+        alt.Tooltip("engine:N", title="of"),
         alt.Tooltip("x:Q", title=title, format="~g"),
         alt.Tooltip("s:Q", title="s", format=".3~g"),
     ]
     layers = (
-        chart_of(curves).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour, strokeDash=dash),
+        chart_of(curves)
+        .mark_line(strokeWidth=1.5)
+        .encode(x=x, y=y, color=own, strokeDash=dash(names, names).legend(None)),
         chart_of(points)
         .mark_point(filled=True, size=60, opacity=1)
-        .encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip),
+        .encode(x=x, y=y, color=own, shape=shape(names, names).legend(None), tooltip=tooltip),
     )
     text = " ".join(f"{fit_text(fit)}." for fit in fits)
-    keys = tuple(Key(name, colour) for name, colour in zip(names, inks, strict=True))
     about = f"Points: measured; lines: the fitted line; both axes logarithmic. {text}"
-    return Chart(
-        f"Time of a batch over its {_axis_title(axis)}", spec_of(alt.layer(*layers), SCALING_HEIGHT), about, keys
-    )
-
-
-def _axis_title(axis: str) -> str:
-    return "duration" if axis == "duration" else "size"
+    heading = f"Time of a batch over its {'duration' if axis == 'duration' else 'size'}"
+    return Chart(heading, spec_of(alt.layer(*layers), SCALING_HEIGHT), about, engine_keys(names, names))
 
 
 def _line_name(fit: Result) -> str:

@@ -1,4 +1,4 @@
-"""What two grid runs are compared by: real-time factor and peak host memory of each cell, per round."""
+"""How two grid runs are compared: by real-time factor and peak host memory of each cell, per round."""
 
 from __future__ import annotations
 

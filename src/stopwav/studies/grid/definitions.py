@@ -13,7 +13,7 @@ PACE = {
         headline="RTF",
         decimals=4,
     ),
-    "rtfx": ratio("inverse real-time factor (RTFx)", "Seconds of audio done in a second: 1 / RTF."),
+    "rtfx": ratio("inverse real-time factor (RTFx)", "Seconds of audio processed per second: 1 / RTF."),
     "batch_time": seconds("time of a batch", "Wall time of transcribing one batch, after the warm-up."),
     "device_rtf": ratio("real-time factor of the device", "Time of one batch by the device's events / its audio."),
     "device_time": seconds("device time of a batch", "From the first to the last event of a batch on the device."),
@@ -33,12 +33,12 @@ MEMORY = {
     "peak_allocated_over_baseline_bytes": size("peak allocated over baseline", _OVER),
     "peak_reserved_bytes": size("peak reserved", "Most that PyTorch's CUDA allocator had taken from the device."),
     "peak_reserved_over_baseline_bytes": size("peak reserved over baseline", _OVER),
-    "peak_device_bytes": size("peak on the device", "Most memory of the device in use, by whomever."),
+    "peak_device_bytes": size("peak on the device", "Most memory of the device in use, by any process."),
     "peak_device_over_baseline_bytes": size("peak on the device over baseline", _OVER),
 }
 
 FRONTIER = {
-    "largest_batch": ratio("largest batch", "Largest batch of a duration that goes through once within the limits."),
+    "largest_batch": ratio("largest batch", "Largest batch of a duration that is transcribed once within the limits."),
 }
 
 DEFINITIONS = Definitions(

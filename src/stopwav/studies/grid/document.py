@@ -22,7 +22,7 @@ from stopwav.report.document import (
     Section,
     Table,
 )
-from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
 from stopwav.studies.growth import growth_text, seconds_text
 from stopwav.studies.study import StudyRun
 
@@ -31,7 +31,7 @@ OPEN = "?"
 # Where a recogniser is exactly as fast as the speaker.
 REAL_TIME = 1.0
 
-_FAILED = {"oom": "OOM", "timeout": "timeout", "skipped": "skipped", "error": "error"}
+_FAILED = {"oom": "OOM"}
 _MEMORY = (
     ("host", "Peak host memory (over the loaded model)"),
     ("allocated", "Peak of PyTorch's allocator: allocated (over the loaded model)"),
@@ -44,7 +44,6 @@ _MEMORY = (
 class GridLayout:
     """A grid's results by place, and those that are not of a cell."""
 
-    engine: str
     durations: list[float]
     batch_sizes: list[int]
     cells: dict[tuple[float, int], Result]
@@ -67,11 +66,11 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
     engine = str(run.record.header.spec.get("engine"))
     short = [replace(result, name=result.name.removeprefix(f"{engine} ")) for result in run.results]
     asked = [result for result in short if result.kind == "cell" and not _is_left_out(result)]
-    notes = [note for note in (pace_note(layout), _absent_note(layout)) if note]
+    notes = list(filter(None, (pace_note(layout), _absent_note(layout))))
     return Document(
         title=f"Grid of {engine}",
         blocks=(
-            Note(_settings_line(layout), quiet=False, media=TEXT),
+            Note(_settings_line(engine, layout), quiet=False, media=TEXT),
             Section("The grid", (*_tables(layout, detail.scientific), *map(Note, notes), _brackets_note(layout))),
             Section("At a glance", (Figures((("rtfx",), ("memory-*",)), layout="grid"),), media=PAGE),
             Section("How it scales", (Figures((("scaling-*",),)), *_fit_lists(layout))),
@@ -88,7 +87,6 @@ def grid_layout(results: Sequence[Result]) -> GridLayout:
     """Return the results by place."""
     cells = {_place(result): result for result in results if result.kind == "cell"}
     return GridLayout(
-        engine=next((result.name.removesuffix(f" {place_text(result)}") for result in cells.values()), ""),
         durations=sorted({duration_s for duration_s, _ in cells}),
         batch_sizes=sorted({size for _, size in cells}),
         cells=cells,
@@ -149,17 +147,17 @@ def _is_left_out(result: Result) -> bool:
     return any(warning.code == "triangle" for warning in result.warnings)
 
 
-def _settings_line(layout: GridLayout) -> str:
-    params = next(iter(layout.cells.values())).params
-    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+def _settings_line(engine: str, layout: GridLayout) -> str:
+    params: Any = next(iter(layout.cells.values())).params
+    rounds = counted(params["rounds"], "round")
     return (
-        f"{plain(layout.engine, 80)} on {params['device']}, audio {plain(str(params['audio']), 60)}, {rounds}; "
+        f"{plain(engine, 80)} on {params['device']}, audio {plain(str(params['audio']), 60)}, {rounds}; "
         f"rows: seconds of audio, columns: batch size; [{_interval_name(layout)}]"
     )
 
 
 def _interval_name(layout: GridLayout) -> str:
-    """What stands in the brackets: from fewer than three rounds it does not include how processes differ."""
+    """The name of the interval: from fewer than three rounds it does not include how processes differ."""
     codes = (cell.metrics["rtf"].code for cell in layout.measured)
     within = next((code.replace("-", " ") for code in codes if code.startswith("within-")), "")
     return f"95 % CI {within}".strip()
@@ -220,7 +218,7 @@ def _lists(title: str, lines: Sequence[str]) -> list[Lines]:
 
 
 def _prediction_text(fit: Result) -> str:
-    """What the fit says of the length that was asked for; nothing where none was."""
+    """The extrapolation of the fit to the length that was asked for; empty where none was."""
     if "predicted_time" not in fit.metrics:
         return ""
     time, rtfx = fit.metrics["predicted_time"], fit.metrics["predicted_rtfx"]

@@ -17,6 +17,7 @@ from stopwav.studies.forecast import (
     Forecast,
     assumption,
     engine_problems,
+    measured_basis,
 )
 from stopwav.studies.grid.cell import measurements, round_order
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
@@ -31,11 +32,10 @@ def forecast(spec: GridSpec) -> Forecast:
     rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
     total_s = spec.rounds * sum(round_time_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
     audio_s = sum(cell.audio_s for cell in cells)
-    measured = f"{spec.engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}"
     basis = [
         f"{len(cells)} cells, {audio_s:.0f} s of audio in one call of each, rounds: {spec.rounds}",
         f"values for {plan.min_values_s:g} to {plan.max_values_s:g} s a round, by the plan",
-        measured if earlier else assumption([spec.engine], spec.save),
+        measured_basis(spec.engine, rtf, load_s, run) if earlier else assumption([spec.engine], spec.save),
     ]
     if spec.frontier:
         basis.append("the search for the largest batch is not in it")

@@ -1,8 +1,9 @@
-"""What a grid run found: real-time factor and memory of every cell, the laws they follow, and the frontier."""
+"""The results of a grid run: real-time factor and memory of every cell, growth fits, and the frontier."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stopwav.errors import Caution, Status
@@ -11,12 +12,14 @@ from stopwav.record import Record, Result, runs_in
 from stopwav.stats import Estimate, GrowthFit, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE
-from stopwav.studies.frontier import LARGEST_BATCH, Frontier, next_batch
+from stopwav.studies.corpus_header import header_warnings
+from stopwav.studies.frontier import Frontier, largest_estimate, next_batch
 from stopwav.studies.grid.cell import GridCell, cells_of, is_skipped, measurements
 from stopwav.studies.grid.frontier import grid_frontier
 from stopwav.studies.grid.spec import GridSpec, device_of
 from stopwav.studies.grid.traces import trace_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
+from stopwav.studies.stored_rounds import failure_message
 
 NO_CUDA = "no CUDA device"
 
@@ -64,9 +67,8 @@ def _failures(measured: Measurement) -> Iterator[Caution]:
     if measured.good:
         return
     first = measured.rounds[0]
-    words = f"; its last words: {first.last_words}" if first.last_words else ""
     whole = "; --time-limit is for a whole round: first call, warm-up and values" if first.status == "timeout" else ""
-    yield Caution(f"cell-{first.status}", first.message + whole + words)
+    yield Caution(f"cell-{first.status}", failure_message(first) + whole)
 
 
 def _metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
@@ -84,7 +86,7 @@ def _metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
 
 
 def _device_metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
-    """What the device took of a batch, and what the host added: nothing to say where there is no device."""
+    """The device time of a batch and the share of the host; without values where there is no device."""
     values = [round_.samples.device_values_s for round_ in measured.good if round_.samples]
     if not all(values):
         none = Estimate(None, note=NO_CUDA)
@@ -92,9 +94,9 @@ def _device_metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate
     time = summarise_rounds(values)
     # Shares of each round by itself: wall and device time of a round rise and fall together.
     shares = [
-        [1 - device_s / wall_s for wall_s, device_s in zip(round_.values_s, round_.device_values_s, strict=True)]
-        for round_ in (good.samples for good in measured.good)
-        if round_ is not None
+        [1 - device_s / wall_s for wall_s, device_s in zip(samples.values_s, samples.device_values_s, strict=True)]
+        for samples in (round_.samples for round_ in measured.good)
+        if samples is not None
     ]
     share = summarise_rounds(shares, unit="")
     return {"device_rtf": scaled(time, 1 / cell.audio_s), "device_time": time, "host_share": share}
@@ -102,47 +104,25 @@ def _device_metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate
 
 def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
     """Four peaks, each absolute and over the loaded model, as the largest over rounds: a peak is no mean."""
-
-    def cuda(field: str) -> tuple[Callable[[Round], float | None], Callable[[Round], float | None]]:
-        def peak(round_: Round) -> float | None:
-            return None if round_.cuda_memory is None else float(getattr(round_.cuda_memory.peak, f"{field}_bytes"))
-
-        def base(round_: Round) -> float | None:
-            return None if round_.cuda_memory is None else float(getattr(round_.cuda_memory.baseline, f"{field}_bytes"))
-
-        return peak, base
-
-    host = (
-        lambda round_: None if round_.memory is None else float(round_.memory.peak_bytes),
-        lambda round_: None if round_.memory is None else float(round_.memory.baseline_bytes),
-    )
-    note = next((round_.memory.note for round_ in measured.good if round_.memory and round_.memory.note), "") or ""
-    method = next((round_.cuda_memory.device_method for round_ in measured.good if round_.cuda_memory), "")
-    kinds = {
-        "host": (host, note),
-        "allocated": (cuda("allocated"), ""),
-        "reserved": (cuda("reserved"), ""),
-        "device": (cuda("device"), f"by {method}, other processes included" if method else ""),
-    }
-    metrics: dict[str, Estimate] = {}
-    for kind, ((peak, base), remark) in kinds.items():
-        metrics[f"peak_{kind}_bytes"] = _largest(measured.good, peak, remark)
-        metrics[f"peak_{kind}_over_baseline_bytes"] = _largest(measured.good, _difference(peak, base), remark)
+    host = [round_.memory for round_ in measured.good if round_.memory]
+    cuda = [round_.cuda_memory for round_ in measured.good if round_.cuda_memory]
+    note = next((memory.note for memory in host if memory.note), "") or ""
+    metrics = _peaks("host", [(memory.peak_bytes, memory.baseline_bytes) for memory in host], note)
+    for kind in ("allocated", "reserved", "device"):
+        field = f"{kind}_bytes"
+        pairs = [(getattr(memory.peak, field), getattr(memory.baseline, field)) for memory in cuda]
+        by = f"by {cuda[0].device_method}, other processes included" if cuda and kind == "device" else ""
+        metrics |= _peaks(kind, pairs, by)
     return metrics
 
 
-def _difference(
-    peak: Callable[[Round], float | None], base: Callable[[Round], float | None]
-) -> Callable[[Round], float | None]:
-    def over(round_: Round) -> float | None:
-        top, bottom = peak(round_), base(round_)
-        return None if top is None or bottom is None else top - bottom
-
-    return over
+def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str) -> dict[str, Estimate]:
+    """The peak and the peak over its baseline, from a pair of both per round."""
+    values = {"": [float(peak) for peak, _ in pairs], "_over_baseline": [float(peak - base) for peak, base in pairs]}
+    return {f"peak_{kind}{suffix}_bytes": _largest(of_rounds, note) for suffix, of_rounds in values.items()}
 
 
-def _largest(rounds: Sequence[Round], value: Callable[[Round], float | None], note: str) -> Estimate:
-    values = [number for round_ in rounds if (number := value(round_)) is not None]
+def _largest(values: Sequence[float], note: str) -> Estimate:
     if not values:
         return Estimate(None, unit="B", note=NO_CUDA)
     # From the smallest to the largest round: not a confidence interval, and said to be none.
@@ -158,8 +138,7 @@ def _of_rounds(measured: Measurement, value: Callable[[Round], float | None], un
 
 def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Caution]:
     """The warnings that are about every cell."""
-    for warning in record.header.warnings:
-        yield Caution(warning["code"], warning["message"])
+    yield from header_warnings(record.header)
     engine: Mapping[str, Any] = next(
         (measurement.good[0].facts["engine"] for measurement in measured.values() if measurement.good), {}
     )
@@ -194,9 +173,9 @@ def _compared_with_speech(record: Record, measured: Mapping[GridCell, Measuremen
             continue
         speech = dict(measurements(other))
         ratios = [
-            round_.time.value / speech[cell].time.value  # type: ignore[operator]
-            for cell, round_ in measured.items()
-            if round_.good and cell in speech and speech[cell].good
+            measurement.time.value / speech[cell].time.value  # type: ignore[operator]
+            for cell, measurement in measured.items()
+            if measurement.good and cell in speech and speech[cell].good
         ]
         if ratios:
             span = f"{min(ratios):.2f} to {max(ratios):.2f}"
@@ -211,16 +190,12 @@ def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> R
         "fails_at": frontier.fails_at,
         "failure": frontier.failure,
     }
-    # Not even round_ utterance: nothing to go by.
+    # An error where not even one utterance fitted.
     status: Status = "ok" if frontier.fits else "error"
-    code = "lower-bound"
+    largest = largest_estimate(frontier)
     if next_batch(frontier, spec.batch_sizes[0]) is not None:
-        status, note = "skipped", "at least: the search is not finished"
-    elif frontier.fails_at is None:
-        note = f"at least: nothing failed up to {frontier.fits}, and no more than {LARGEST_BATCH} are tried"
-    else:
-        note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
-    largest = Estimate(float(frontier.fits), n=1, note=note, code=code)
+        status = "skipped"
+        largest = replace(largest, note="at least: the search is not finished", code="lower-bound")
     name = f"{spec.engine} {duration_s:g} s, largest batch"
     return Result(name, params, status, {"largest_batch": largest}, kind="frontier")
 

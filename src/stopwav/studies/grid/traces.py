@@ -58,7 +58,7 @@ class TracedPass:
             limit_host_memory(limit_bytes)
 
     def run(self) -> tuple[str, int]:
-        """The name of the trace's file, and how many operators of PyTorch are in it."""
+        """Return the name of the trace file, and how many operators of PyTorch are in it."""
         call = self._workload.setup()
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob(TRACES):
@@ -122,7 +122,7 @@ def _spans(call: Callable[[], object]) -> tuple[Span, ...]:
 
 
 def _add_stages(path: Path, spans: Sequence[Span]) -> int:
-    """Write the stages into a trace, as a track of their own; how many operators are in it."""
+    """Write the stages into a trace, as a track of their own, and return how many operators are in it."""
     trace = json.loads(path.read_text(encoding="utf-8"))
     events: list[dict[str, Any]] = trace["traceEvents"]
     operators = [event for event in events if event.get("cat") == _OPERATOR]

@@ -1,4 +1,4 @@
-"""What the verb `stopwav grid` does besides measuring: the notation of its table, and where its traces lie."""
+"""The verb `stopwav grid` besides measuring: the notation of its table, and where its traces lie."""
 
 from __future__ import annotations
 

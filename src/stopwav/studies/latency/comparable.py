@@ -1,4 +1,4 @@
-"""What two latency runs, or two settings of one engine, are compared by: one value of each metric per round."""
+"""How two latency runs, or two settings of one engine, are compared: by one value of each metric per round."""
 
 from __future__ import annotations
 

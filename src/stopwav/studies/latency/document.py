@@ -26,10 +26,12 @@ from stopwav.report.document import (
 )
 from stopwav.report.text import (
     DASH,
+    counted,
     format_bytes,
     format_interval,
     format_number,
     format_value,
+    listed,
     missing,
     verdict_text,
 )
@@ -60,7 +62,7 @@ def latency_document(run: StudyRun, detail: Detail) -> Document:
     if explanation is not None:
         findings.append(explanation_finding(explanation))
     return Document(
-        title=f"Latency of {_listed([result.name for result in shown])}",
+        title=f"Latency of {listed([result.name for result in shown])}",
         blocks=_page_blocks(run, explanation) if detail.page else tuple(_text_blocks(shown, explanation)),
         findings=tuple(findings),
         record=run.record,
@@ -93,11 +95,6 @@ def explanation_finding(explanation: Explanation) -> str:
         verb = "shortens" if len(helping) == 1 else "shorten"
         return f"{explanation.base}: of {len(gains)} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
     return f"{explanation.base}: none of {len(gains)} settings tried is shown to shorten the wait{rest}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _pace(result: Result) -> str:
@@ -146,8 +143,8 @@ def _text_blocks(results: Sequence[Result], explanation: Explanation | None) -> 
 
 
 def _settings_line(result: Result) -> str:
-    params = result.params
-    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    params: Any = result.params
+    rounds = counted(params["rounds"], "round")
     return (
         f"{params['utterances']} utterances of corpus {params['corpus']}, {params['audio_s']:.0f} s of audio, "
         f"{params['words']} words, {params['pace']} pace, {rounds}; [95 % CI]"

@@ -1,4 +1,4 @@
-"""What a run of `stopwav latency --explain` says: how much each setting gains over the engine as it is."""
+"""The explanation that `stopwav latency --explain` gives: how much each setting gains over the engine as it is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import DEFAULT_THRESHOLD
-from stopwav.stats.change import Change, Question, answer_all, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.comparable import NoValue, RoundMetric
+from stopwav.stats.change import Change, Question, answer_all
+from stopwav.studies.comparable import NoValue, RoundMetric, ask_error_rate, ask_metric
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.comparable import (
     WER,
@@ -59,7 +59,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What would help an engine: the settings that were tried, the best first, and those that were not, with reasons.
+    """The settings of an engine that were tried, the best first, and those that were not, with reasons.
 
     `felt` names the metric that they are ranked by.
     """
@@ -191,18 +191,12 @@ def _gains(pairs: Sequence[_Pair], felt: RoundMetric) -> list[Gain]:
 
 def _ask(pair: _Pair, metric: RoundMetric) -> Question:
     a, b = (values_by_round(engine, metric, set(pair.utterances)) for engine in (pair.a, pair.b))
-    for values in (a, b):
-        if isinstance(values, NoValue):
-            return ask_nothing(metric.name, metric.unit, DEFAULT_THRESHOLD, values.reason, values.code)
-    return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, DEFAULT_THRESHOLD, paired=True)  # type: ignore[arg-type]
+    return ask_metric(metric, a, b, DEFAULT_THRESHOLD, paired=True)
 
 
 def _ask_wer(pair: _Pair) -> Question:
     a, b = (errors_by_utterance(engine, pair.utterances) for engine in (pair.a, pair.b))
-    for errors in (a, b):
-        if isinstance(errors, NoValue):
-            return ask_nothing(WER, "", DEFAULT_THRESHOLD, errors.reason, errors.code)
-    return ask_errors(WER, a[0], b[0], a[1], DEFAULT_THRESHOLD)  # type: ignore[index]
+    return ask_error_rate(WER, a, b, DEFAULT_THRESHOLD)
 
 
 def _algorithmic_s(engine: ComparedEngine) -> float:

@@ -20,6 +20,7 @@ from stopwav.studies.forecast import (
     assumption,
     engine_problems,
     lengths_of,
+    measured_basis,
 )
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.spec import LatencySpec
@@ -40,7 +41,7 @@ def forecast(spec: LatencySpec) -> Forecast:
         earlier = _earlier_speed(engine, spec.save)
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
-            basis.append(f"{engine}: real-time factor {rtf:.3f} and load {load_s:.1f} s, measured in {run}")
+            basis.append(measured_basis(engine, rtf, load_s, run))
         else:
             assumed.append(engine)
         # Fed by the clock, a stream takes as long as its audio, or longer where the engine falls behind.

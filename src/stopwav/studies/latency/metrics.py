@@ -69,12 +69,13 @@ def streams_of(pieces: Sequence[Piece], utterances: dict[str, Utterance]) -> lis
 
 def stream_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     """Return the metrics of streams: of chunks, words, utterances, and ratios of sums."""
-    return {
+    metrics = {
         **_chunk_metrics(streams, seed),
         **_word_metrics(streams, seed),
         **_utterance_metrics(streams, seed),
         **_ratio_metrics(streams, seed),
     }
+    return {**metrics, "keeps_up": keeps_up(metrics["rtf"], metrics["backlog_slope"])}
 
 
 def _chunk_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
@@ -180,9 +181,8 @@ def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     audio = [s.trace.audio_s for s in streams]
     final = [len(s.texts[-1].words) if s.texts else 0 for s in streams]
     words = [s.errors.words for s in streams]
-    rtf = cluster_ratio(service, audio, *labels, seed=seed)
     metrics = {
-        "rtf": rtf,
+        "rtf": cluster_ratio(service, audio, *labels, seed=seed),
         "rtfx": cluster_ratio(audio, service, *labels, seed=seed),
         "wer": cluster_ratio([s.errors.errors for s in streams], words, *labels, seed=seed),
         "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
@@ -191,8 +191,6 @@ def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in streams]
     share = cluster_ratio(recognised, [len(s.delays) for s in streams], *labels, seed=seed)
     metrics["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
-    slopes: list[tuple[Stream, list[Stream]]] = [(stream, [stream]) for stream in streams]
-    metrics["keeps_up"] = keeps_up(rtf, _mean(slopes, lambda s: backlog_slope(s.trace), seed, unit="s/s"))
     return metrics
 
 

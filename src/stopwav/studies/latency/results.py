@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from stopwav.errors import Caution
@@ -11,7 +10,7 @@ from stopwav.record import UNTRAINED, Piece, Record, Result
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import Estimate
-from stopwav.studies.corpus_header import engine_names, header_warnings, utterance_from_json
+from stopwav.studies.corpus_header import engine_names, failed_utterances, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import Stream, process_metrics, stream_metrics, streams_of
 
@@ -26,13 +25,14 @@ def latency_results(record: Record) -> list[Result]:
         pieces = [piece for piece in record.pieces if piece.key[2] == name]
         streams = streams_of(pieces, utterances)
         failed = [piece for piece in pieces if piece.key[0] == "stream" and piece.status != "ok"]
+        failures = failed_utterances("stream", ((str(piece.key[3]), piece) for piece in failed))
         results.append(
             Result(
                 name=name,
                 params=_params(record, pieces, streams),
                 status="ok" if streams else failed[0].status if failed else "skipped",
                 metrics=_metrics(streams, pieces, spec["seed"]),
-                warnings=(*_failures(failed), *_warnings(record, pieces, (stream.utterance for stream in streams))),
+                warnings=(*failures, *_warnings(record, pieces, (stream.utterance for stream in streams))),
             )
         )
     return results
@@ -79,18 +79,6 @@ def _metrics(streams: Sequence[Stream], pieces: Sequence[Piece], seed: int) -> d
         return {}
     metrics = {**stream_metrics(streams, seed), **process_metrics(pieces)}
     return _without_text(metrics) if is_untrained(pieces) else metrics
-
-
-def _failures(failed: Sequence[Piece]) -> list[Caution]:
-    """One warning per reason, naming the utterances that failed."""
-    warnings = []
-    ordered = sorted(failed, key=lambda piece: piece.message)
-    for message, group in groupby(ordered, key=lambda piece: piece.message):
-        pieces = list(group)
-        ids = list(dict.fromkeys(str(piece.key[3]) for piece in pieces))
-        named = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
-        warnings.append(Caution(f"stream-{pieces[0].status}", f"{named}: {message}"))
-    return warnings
 
 
 def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utterance]) -> list[Caution]:

@@ -22,7 +22,7 @@ from stopwav.studies.loss.spec import LossSpec
 
 @dataclass(frozen=True)
 class Setting:
-    """What is varied: utterances per batch (`None` where the frames are limited instead) and symbols."""
+    """The settings that vary: utterances per batch (`None` where the frames are limited instead) and symbols."""
 
     batch_size: int | None
     vocab: int

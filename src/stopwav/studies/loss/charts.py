@@ -9,8 +9,8 @@ import altair as alt
 
 from stopwav.record import Result
 from stopwav.report.chart import Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
-from stopwav.report.text import format_bytes, format_interval, plain
-from stopwav.studies.loss.document import by_setting, peak_metric, setting_text
+from stopwav.report.text import format_bytes, format_interval
+from stopwav.studies.loss.document import by_setting, loss_name, peak_metric, setting_text
 from stopwav.studies.study import StudyRun
 
 # Room for a bar and its name.
@@ -22,7 +22,7 @@ def loss_charts(run: StudyRun) -> dict[str, Chart]:
     """Return the charts by name, in the order in which a page shows them."""
     results = run.results
     groups = [[result for result in group if result.metrics] for group in by_setting(results)]
-    names = list(dict.fromkeys(_name(result) for result in results))
+    names = list(dict.fromkeys(loss_name(result) for result in results))
     charts: dict[str, Chart] = {}
     for number, group in enumerate((group for group in groups if group), start=1):
         suffix = f"-{number}" if len(groups) > 1 else ""
@@ -36,17 +36,13 @@ def loss_charts(run: StudyRun) -> dict[str, Chart]:
     return charts
 
 
-def _name(result: Result) -> str:
-    return plain(str(result.params["loss"]), 40)
-
-
 def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
     rows = []
     for result in group:
         step = result.metrics["step_time"]
         value = step.value or 0.0
         low, high = (value if end is None else end for end in (step.low, step.high))
-        rows.append({"engine": _name(result), "ms": 1e3 * value, "low": 1e3 * low, "high": 1e3 * high})
+        rows.append({"engine": loss_name(result), "ms": 1e3 * value, "low": 1e3 * low, "high": 1e3 * high})
     shown = [str(row["engine"]) for row in rows]
     y = alt.Y("engine:N", sort=shown, title=None, axis=alt.Axis(labelLimit=200, grid=False))
     tooltip = [alt.Tooltip("engine:N", title="loss"), alt.Tooltip("ms:Q", title="ms", format=".3~g")]
@@ -61,7 +57,9 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
         )
     )
     whiskers = chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x="low:Q", x2="high:Q", y=y)
-    values = "; ".join(f"{_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group)
+    values = "; ".join(
+        f"{loss_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group
+    )
     about = f"Joiner, loss and backward of one batch, mean over batches; whiskers: 95 % confidence interval. {values}."
     spec = spec_of(alt.layer(bars, whiskers), ROW_HEIGHT * len(rows) + 20)
     return Chart(f"Step time: {setting_text(group[0])}", spec, about)
@@ -70,7 +68,7 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
 def _points(group: Sequence[Result]) -> list[dict[str, Any]]:
     metric = peak_metric(group)
     return [
-        {"engine": _name(result), "ms": 1e3 * (result.metrics["step_time"].value or 0.0), "mb": peak / 1e6}
+        {"engine": loss_name(result), "ms": 1e3 * (result.metrics["step_time"].value or 0.0), "mb": peak / 1e6}
         for result in group
         # A peak below what the process held before has no place on a logarithmic axis.
         if (peak := result.metrics[metric].value) is not None and peak > 0
@@ -108,7 +106,7 @@ def _curves(measured: Sequence[Result], names: Sequence[str], param: str, title:
     other = "vocab" if param == "batch_size" else "batch_size"
     smallest = min(int(str(result.params[other] or 0)) for result in measured)
     rows = [
-        {"engine": _name(result), "x": result.params[param], "ms": 1e3 * (result.metrics["step_time"].value or 0.0)}
+        {"engine": loss_name(result), "x": result.params[param], "ms": 1e3 * (result.metrics["step_time"].value or 0.0)}
         for result in measured
         if (result.params[other] or 0) == smallest
     ]

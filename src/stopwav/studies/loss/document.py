@@ -7,7 +7,7 @@ from typing import Any
 
 from stopwav.record import Result
 from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
-from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
 from stopwav.studies.study import StudyRun
 
 WRONG = "✗"
@@ -86,8 +86,8 @@ def rank_text(result: Result) -> str:
 
 
 def _settings_line(result: Result) -> str:
-    params = result.params
-    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    params: Any = result.params
+    rounds = counted(params["rounds"], "round")
     where = f"{params['device']}, {params['dtype']}, outputs of {params['dim']}"
     return f"Transducer losses on {where}, {rounds}; peak memory, excluding inputs; [95 % CI]"
 
@@ -104,7 +104,7 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
 
 
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:
-    name = [Cell(rank_text(result)), Cell(plain(str(result.params["loss"]), 40))]
+    name = [Cell(rank_text(result)), Cell(loss_name(result))]
     if not result.metrics:
         return [*name, Cell(_failure_text(result)), *[Cell("")] * (5 if largest else 4)]
     step, peak = result.metrics["step_time"], result.metrics[peak_metric(group)].value
@@ -167,8 +167,8 @@ def _findings(results: Sequence[Result]) -> list[str]:
     """A sentence on the fastest and on the smallest loss of each setting, and one on those that are wrong or failed."""
     groups = by_setting(results)
     findings = [text for group in groups for text in _setting_findings(group, several=len(groups) > 1)]
-    wrong = sorted({_name(result) for result in results if result.metrics and not result.params["right"]})
-    failed = dict.fromkeys(f"{_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
+    wrong = sorted({loss_name(result) for result in results if result.metrics and not result.params["right"]})
+    failed = dict.fromkeys(f"{loss_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
     return [
         *(findings or ["Nothing was measured"]),
         *([f"Does not match the oracle, or was not checked: {', '.join(wrong)}"] if wrong else []),
@@ -183,8 +183,7 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     best = min(float(result.metrics["rank"].value or 0) for result in ranked)
     first = [result for result in ranked if result.metrics["rank"].value == best]
     where = f" ({setting_text(first[0])})" if several else ""
-    *others, last = [_name(result) for result in first]
-    names = f"{', '.join(others)} and {last}" if others else last
+    names = listed([loss_name(result) for result in first])
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
     findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms a step"]
     metric = peak_metric(group)
@@ -193,11 +192,11 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     ]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])
-        findings.append(
-            f"{_name(least)} takes the least memory of the exact losses{where}: {format_bytes(value)}, excluding inputs"
-        )
+        verb = "takes the least memory of the exact losses"
+        findings.append(f"{loss_name(least)} {verb}{where}: {format_bytes(value)}, excluding inputs")
     return findings
 
 
-def _name(result: Result) -> str:
+def loss_name(result: Result) -> str:
+    """Return the name of a loss, short and safe to show."""
     return plain(str(result.params["loss"]), 40)

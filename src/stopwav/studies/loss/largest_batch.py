@@ -9,8 +9,7 @@ import numpy as np
 from stopwav.record import Record
 from stopwav.speech.batches import Batch
 from stopwav.speech.shapes import Shapes
-from stopwav.stats import Estimate
-from stopwav.studies.frontier import LARGEST_BATCH, Frontier, free_memory_limit_bytes, frontier_of, next_batch
+from stopwav.studies.frontier import Frontier, free_memory_limit_bytes, frontier_of, next_batch
 from stopwav.studies.loss.batch_sets import batch_seed, load_spec_shapes
 from stopwav.studies.loss.loss_step import LossRunner, LossSetup, loss_setup
 from stopwav.studies.loss.spec import BATCH_SIZE, LossSpec, plan_of
@@ -35,14 +34,6 @@ def largest_of(record: Record, loss: str, vocab: int) -> Frontier:
     """Return the largest batch that fitted, the smallest that did not, and why, by the recorded tries of a loss."""
     pieces = [piece for piece in record.pieces if piece.key[:3] == ["largest", loss, vocab]]
     return frontier_of((int(piece.key[3]), piece) for piece in pieces)
-
-
-def largest_estimate(frontier: Frontier) -> Estimate:
-    """Return the largest batch that fits, with what stopped it as its note."""
-    if frontier.fails_at is None:
-        note = f"at least: nothing failed up to {frontier.fits}, and no more than {LARGEST_BATCH} are tried"
-        return Estimate(float(frontier.fits), n=1, note=note, code="lower-bound")
-    return Estimate(float(frontier.fits), n=1, note=f"{frontier.fails_at} ended with {frontier.failure}")
 
 
 def nested_batch(shapes: Shapes, size: int, seed: int) -> Batch:

@@ -9,12 +9,15 @@ from stopwav.measure.rounds import Round
 from stopwav.record import Piece, Record, Result
 from stopwav.speech.batches import COLUMNS
 from stopwav.stats import Estimate
+from stopwav.studies.corpus_header import header_warnings
+from stopwav.studies.frontier import largest_estimate
 from stopwav.studies.loss.batch_sets import BatchSet, batch_sets
 from stopwav.studies.loss.check import TOLERANCES, is_right
-from stopwav.studies.loss.largest_batch import largest_estimate, largest_of
+from stopwav.studies.loss.largest_batch import largest_of
 from stopwav.studies.loss.metrics import ranks, step_metrics
 from stopwav.studies.loss.rounds import LossRounds, load_rounds
 from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.stored_rounds import failure_message
 from stopwav.studies.traces import failed_trace_warning
 
 
@@ -135,7 +138,7 @@ def _check_warnings(check: Piece | None) -> Iterator[Caution]:
     if check is None:
         return
     if check.status != "ok":
-        message = f"the check against the oracle ended with {check.status}: {check.message}{_last_words(check)}"
+        message = f"the check against the oracle ended with {check.status}: {failure_message(check)}"
         yield Caution("loss-unchecked", message)
     elif not is_right(check.data):
         name, error = max(check.data["deviations"].items(), key=lambda pair: float(pair[1]))
@@ -153,17 +156,12 @@ def _failure_warnings(rounds: LossRounds) -> Iterator[Caution]:
     for status, failures in failed.items():
         number, first = failures[0]
         where = f"{len(failures)} of {len(rounds.rounds)} batches, first batch {number}"
-        yield Caution(f"loss-{status}", f"{where}: {first.message}{_last_words(first)}")
-
-
-def _last_words(failure: Piece | Round) -> str:
-    return f"; its last words: {failure.last_words}" if failure.last_words else ""
+        yield Caution(f"loss-{status}", f"{where}: {failure_message(first)}")
 
 
 def _run_warnings(record: Record, spec: LossSpec, batch_set: BatchSet) -> Iterator[Caution]:
     """The warnings about every loss."""
-    for warning in record.header.warnings:
-        yield Caution(warning["code"], warning["message"])
+    yield from header_warnings(record.header)
     if spec.sort == COLUMNS:
         message = f"T and U were sorted separately: {batch_set.invented:.0%} of the pairs exist in no utterance"
         yield Caution("columns-independently", f"{message}; this reproduces an old mistake, use --sort")

@@ -56,10 +56,8 @@ def _print_list(*, as_json: bool) -> None:
 
         print(json.dumps({"losses": rows}))
         return
-    from rich.console import Console
-
+    from stopwav.cli.output import show_document
     from stopwav.report.document import Document, Note, simple_table
-    from stopwav.report.terminal import print_document
 
     lines = []
     for row in rows:
@@ -67,7 +65,7 @@ def _print_list(*, as_json: bool) -> None:
         lines.append((str(row["name"]), state, f"{row['summary']}; {row['needs']}"))
     table = simple_table(("loss", "state", "what it is, and what it needs"), lines)
     note = Note("your own: my_loss.py:my_loss (docs/guides/choosing-a-transducer-loss.md)", quiet=False)
-    print_document(Document("Losses", (table, note)), Console(markup=False, highlight=False))
+    show_document(Document("Losses", (table, note)))
 
 
 VERB = Verb(

@@ -1,1 +1,1 @@
-"""The folder of `stopwav plan`."""
+"""`stopwav run`: the studies that a YAML file describes."""

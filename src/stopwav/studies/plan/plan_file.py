@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,14 +58,14 @@ def planned_runs(root: Node, overrides: Mapping[str, Node]) -> list[PlannedRun]:
     listed = shared.pop("studies", None)
     if listed is None:
         near = difflib.get_close_matches("studies", list(shared), n=1)
-        hint = f"did you mean it by {shown(near[0])}?" if near else "see docs/guides/run-from-a-file.md"
+        hint = f"rename {shown(near[0])}?" if near else "see docs/guides/run-from-a-file.md"
         raise StopwavError(f"{root.where}: no `studies`, the list of what to run; {hint}")
     entries = [_entry(node) for node in listed.sequence("studies")]
     if not entries:
         raise StopwavError(f"{listed.where}: studies is empty; write `- latency: {{engines: [pocketsphinx]}}` in it")
     named = [study for study, _ in entries]
-    _check_used(shared, named, "no study of this file")
-    _check_used(overrides, named, "no study of the file")
+    _check_used(shared, named)
+    _check_used(overrides, named)
     runs = [run for study, node in entries for run in _expand(study, node, shared, overrides)]
     _check_different(runs)
     return runs
@@ -82,14 +82,13 @@ def _entry(node: Node) -> tuple[Study, Node]:
     return find_study(name), settings
 
 
-def _check_used(settings: Mapping[str, Node], studies: Iterable[Study], no_study: str) -> None:
+def _check_used(settings: Mapping[str, Node], studies: Sequence[Study]) -> None:
     """Raise for a setting that none of the studies takes."""
-    several = list(studies)
     for key, node in settings.items():
-        if not any(_is_key(study, key) for study in several):
-            keys = dict.fromkeys(key for study in several for key in [*_keys(study), "studies", "quick"])
+        if not any(_is_key(study, key) for study in studies):
+            keys = dict.fromkeys(key for study in studies for key in [*_keys(study), "studies", "quick"])
             raise StopwavError(
-                f"{node.key_where}: unknown key {shown(key)}, which {no_study} takes; {_hint(key, keys)}"
+                f"{node.key_where}: unknown key {shown(key)}, which no study of this file takes; {_hint(key, keys)}"
             )
 
 

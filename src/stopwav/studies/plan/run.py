@@ -44,6 +44,6 @@ def run_planned(planned: PlannedRun, *, resume: bool = False, progress: Progress
     except StopwavError as error:
         return FinishedRun(planned, None, str(error))
     except Exception as error:
-        # Not ours to foresee; the night's other runs continue, and this one says what it was.
+        # Whatever it was, the other runs of the night go on, and this one says what happened.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return FinishedRun(planned, None, f"{planned.where}: {planned.study} broke off ({reason})")

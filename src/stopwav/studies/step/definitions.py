@@ -13,7 +13,7 @@ STEP = {
     "optimizer_time": seconds("optimiser", f"The optimiser's step and clearing gradients, {_PHASE}."),
     "rest_time": seconds("rest", f"The remaining time, {_PHASE}."),
     "overhead": ratio(
-        "profiling overhead", "Watched steps / clean steps − 1, on the same batches in alternating order."
+        "profiling overhead", "Profiled steps / clean steps − 1, on the same batches in alternating order."
     ),
     "frames_per_second": Definition("frames per second", "1/s", "Frames without padding / wall time of clean steps."),
     "padding_efficiency": ratio("padding efficiency", "Frames without padding / all frames of the batches."),

@@ -25,7 +25,7 @@ from stopwav.report.document import (
     Section,
     Table,
 )
-from stopwav.report.text import DASH, format_bytes, format_number, format_value, plain
+from stopwav.report.text import DASH, counted, format_bytes, format_number, format_value, plain
 from stopwav.stats import Estimate
 from stopwav.studies.step.tree import StepTree, TreeRow
 from stopwav.studies.study import StudyRun
@@ -103,10 +103,10 @@ def _time_and_share(row: Result) -> str:
 
 def _settings(step: Result) -> str:
     """The device, number format, rounds and clock of the steps."""
-    params = step.params
-    rounds = "1 round" if params["rounds"] == 1 else f"{params['rounds']} rounds"
+    params: Any = step.params
+    rounds = counted(params["rounds"], "round")
     dtype = f"{params['dtype']} autocast" if params["autocast"] else str(params["dtype"])
-    steps = "1 step" if params["steps"] == 1 else f"{params['steps']} steps"
+    steps = counted(params["steps"], "step")
     return f"on {params['device']}, {dtype}, {rounds} of {steps}; {params['clock']} time"
 
 
@@ -168,7 +168,7 @@ def _label_table(tree: StepTree, pattern: str) -> Table:
 
 
 def _notes(tree: StepTree) -> list[Note]:
-    """What is said of the step as a whole, and what the mark of a doubtful row means."""
+    """Notes on the step as a whole, and the meaning of the mark of a doubtful row."""
     texts = (_phases(tree.step), _memory(tree.step), _overhead(tree.step))
     notes = [Note(text, quiet=False) for text in texts if text]
     doubtful = any(row.params["doubtful"] for row in tree.rows)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.measure.module_profiler import ModuleProfiler
-from stopwav.measure.module_rows import RowSet
+from stopwav.measure.module_rows import REST, RowSet
 from stopwav.measure.training_step import PhaseProfiler, StepTimer, TrainingJob, run_step
 
 # Operators and kernels that are kept; the trace has them all.
@@ -51,7 +51,7 @@ def _trace(job: TrainingJob, rows: RowSet, folder: Path, index: int) -> tuple[Pa
         with ModuleProfiler(rows, lambda row, phase: marks.append((row, phase, time.time_ns()))) as profiler:
             run_step(job, index, profiler)
         _synchronise(job)
-        marks.append(("(rest)", "rest", time.time_ns()))
+        marks.append((REST, "rest", time.time_ns()))
         tracer.end_step()
     finally:
         tracer.stop()

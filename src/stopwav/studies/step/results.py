@@ -13,6 +13,7 @@ from stopwav.measure.module_rows import COMMUNICATION, INSTRUMENT
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Piece, Record, Result
 from stopwav.stats import Estimate, cluster_ratio, summarise_rounds
+from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.step.rows import CompletedSteps, Seconds, StepRow, completed_steps, folded_rows, make_rows
 
 # A row whose hooks cost more than this share of its time says more about them than about itself.
@@ -176,7 +177,7 @@ def _rank_results(record: Record) -> Iterator[Result]:
 
 
 def _warnings(record: Record, ready: Piece | None, steps: CompletedSteps) -> tuple[Caution, ...]:
-    warnings = [Caution(warning["code"], warning["message"]) for warning in record.header.warnings]
+    warnings = header_warnings(record.header)
     warnings += [_failure_warning(piece, steps) for piece in record.pieces if piece.status != "ok"]
     if not record.complete:
         warnings.append(Caution("incomplete", "the run stopped early; continue with --resume"))

@@ -44,7 +44,7 @@ class StepSpec(StudySpec):
     depth: Annotated[int, Option("How deep modules are profiled; the number of a layer does not count.")] = Field(
         default=3, ge=0
     )
-    modules: Annotated[list[str], Option("Watch these modules too, however deep; repeatable.", metavar="PATTERN")] = (
+    modules: Annotated[list[str], Option("Profile these modules too, however deep; repeatable.", metavar="PATTERN")] = (
         Field(default_factory=list)
     )
     optimizer: Annotated[Optimizer, Option("adamw, adam or sgd; a job of your own brings its own.")] = "adamw"
