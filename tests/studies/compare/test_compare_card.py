@@ -251,7 +251,7 @@ def test_no_meter_is_said_with_the_reason_and_the_rest_is_measured(tmp_path: Pat
     result = engine(record, "a")
     energy = result.metrics["energy_per_audio_s_gross"]
     assert (energy.note, energy.code) == ("no meter: RAPL: none here", "no-meter")
-    assert verdict(record, "energy_per_audio_s_gross").code == "no-meter"
+    assert verdict(record, "energy_per_audio_s_gross").change.code == "no-meter"
     assert result.metrics["rtf"].value is not None
     printed = " ".join(command("report", record.path).stdout.split())
     assert "no meter no meter" in printed
