@@ -34,7 +34,7 @@ plan = stopwav.Plan(rounds=2, warmup_s=0.2, min_values_s=0.2, max_values_s=0.5)
 measurement = stopwav.measure(Recogniser(), plan)
 
 total_s = measurement.time.value or 0.0
-print(f"{measurement.name}: {1e3 * total_s:.2f} ms a call")
+print(f"{measurement.name}: {1e3 * total_s:.2f} ms per call")
 for path, part in measurement.stages.items():
     part_s = part.value or 0.0
     print(f"  {path:16} {1e3 * part_s:6.2f} ms  {part_s / total_s:4.0%}")

@@ -20,7 +20,7 @@ def at_once() -> float:
     return float(np.einsum("ij,ij->i", frames, frames).max())
 
 
-# A small plan, so that this takes seconds; the default of a race is ten rounds a side.
+# A small plan, so that this takes seconds; the default of a race is ten rounds per side.
 plan = stopwav.Plan(rounds=4, warmup_s=0.1, min_values_s=0.1, max_values_s=0.3)
 race = stopwav.race(by_loop, at_once, plan)
 
@@ -29,5 +29,5 @@ print(f"at_once against by_loop: {verdict}")
 if verdict.ratio is None or verdict.low is None or verdict.high is None:
     raise SystemExit(verdict.note)
 print(
-    f"takes {verdict.ratio:.3f} [{verdict.low:.3f} to {verdict.high:.3f}] of the time, from {verdict.n} rounds a side"
+    f"takes {verdict.ratio:.3f} [{verdict.low:.3f} to {verdict.high:.3f}] of the time, from {verdict.n} rounds per side"
 )

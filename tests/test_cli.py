@@ -101,6 +101,7 @@ def test_tables_fit_eighty_columns_without_colour(tiny_corpus: MakeCorpus, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("latncy",), "unknown command 'latncy': did you mean 'latency'?"),
         (("latency", "pocketsphynx"), "unknown engine 'pocketsphynx': did you mean 'pocketsphinx'?"),
         (("latency", "fake", "--corpus", "nowhere"), "nowhere"),
         (("latency", "fake", "--pace", "fast"), "--pace 'fast'"),

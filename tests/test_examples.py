@@ -69,14 +69,14 @@ def test_race_two_functions() -> None:
     printed = run(EXAMPLES / "race_two_functions.py")
     # A thousand small calls against one: no machine takes longer for the one.
     assert "at_once against by_loop: faster" in printed
-    ratio, low, high, rounds = numbers(r"takes ([\d.]+) \[([\d.]+) to ([\d.]+)\] .* (\d+) rounds a side", printed)
+    ratio, low, high, rounds = numbers(r"takes ([\d.]+) \[([\d.]+) to ([\d.]+)\] .* (\d+) rounds per side", printed)
     assert low <= ratio <= high < 0.99
     assert rounds == 4
 
 
 def test_mark_stages() -> None:
     printed = run(EXAMPLES / "mark_stages.py")
-    (total,) = numbers(r"recogniser: ([\d.]+) ms a call", printed)
+    (total,) = numbers(r"recogniser: ([\d.]+) ms per call", printed)
     parts = {path: float(ms) for path, ms in re.findall(r"^  (\S+) +([\d.]+) ms", printed, re.MULTILINE)}
     assert list(parts) == ["features", "inference", "inference/layer"]
     assert parts["inference/layer"] <= parts["inference"]

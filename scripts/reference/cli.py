@@ -39,7 +39,8 @@ def _verb(name: str, command: Any) -> str:
 
 
 def _placeholder(argument: Any) -> str:
-    return str(argument.metavar or argument.name.upper()).strip("[]")
+    name = str(argument.metavar or argument.name.upper()).strip("[]")
+    return f"{name}…" if argument.nargs == -1 else name
 
 
 def _aliases(name: str) -> set[str]:

@@ -27,5 +27,5 @@ def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
     import difflib
 
     names = list(known)
-    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}{otherwise}"

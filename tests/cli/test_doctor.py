@@ -53,7 +53,7 @@ def test_doctor_fits_the_terminal_is_plain_without_colour_and_ends_in_a_verdict(
     assert "\x1b" not in done.stdout
     assert max(map(len, lines)) <= int(columns)
     assert all(line == line.rstrip() for line in lines)
-    assert [line for line in lines if line and not line.startswith(" ")][:3] == ["Machine", "Sensors", "Cautions"]
+    assert [line for line in lines if line and not line.startswith(" ")][:3] == ["Machine", "Sensors", "Warnings"]
     assert lines[-1].startswith("usable, with ")
     assert "more-threads-than-cores" in done.stdout
     assert "1.00 to 3.00 ms" in done.stdout

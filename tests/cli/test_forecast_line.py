@@ -70,3 +70,7 @@ def test_the_verbs_print_it_unless_they_resume(
 )
 def test_a_time_as_a_person_says_it(seconds: float | None, text: str) -> None:
     assert about(seconds) == text
+
+
+def test_what_is_quick_already_is_not_told_to_be(tmp_path: Path) -> None:
+    assert compare_line(tmp_path, rounds=1).endswith("for less: fewer --samples or --frames")

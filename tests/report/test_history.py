@@ -179,7 +179,7 @@ def test_hostile_names_are_text(hostile: str, tmp_path: Path) -> None:
     ("make", "said"),
     [
         (lambda path: path / "nowhere", "no such folder"),
-        (lambda path: path, "holds no run"),
+        (lambda path: path, "has no run"),
     ],
 )
 def test_an_error_is_one_line(make: Any, said: str, tmp_path: Path) -> None:

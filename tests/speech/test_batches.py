@@ -82,7 +82,7 @@ def test_every_utterance_is_in_one_batch(
 
 
 def test_a_corpus_that_fills_no_batch_is_an_error() -> None:
-    with pytest.raises(StopwavError, match="do not fill one batch"):
+    with pytest.raises(StopwavError, match="too few for a batch of 2"):
         make_batches(shapes_of([(3, 1)]), batch_size=2)
     with pytest.raises(StopwavError, match="give one of them"):
         make_batches(shapes_of([(3, 1)]), sort="pairs", buckets=2)

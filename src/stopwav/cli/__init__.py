@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 
 # The verbs that belong to no study: where each is, and what its line in the help says. Imported when typed.
 _VERBS = {
@@ -39,6 +39,13 @@ class Verbs(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb of that name."""
         return verb(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that the arguments begin with; an unknown one is an error that names the nearest."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            raise StopwavError(f"unknown command {args[0]!r}: {suggestion(args[0], known)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a line per verb without importing any."""

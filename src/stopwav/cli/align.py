@@ -11,7 +11,10 @@ from stopwav.cli.options import Json
 
 
 def align(
-    corpus: Annotated[str, typer.Argument(help="The corpus to align: whatever `stopwav latency --corpus` takes.")],
+    corpus: Annotated[
+        str,
+        typer.Argument(metavar="CORPUS", help="The corpus to align: anything that `stopwav latency --corpus` takes."),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The CTM file to write.")] = Path("words.ctm"),
     json: Json = False,
 ) -> None:
@@ -21,6 +24,7 @@ def align(
     from dataclasses import replace
 
     from stopwav.cli.output import progress_bar
+    from stopwav.report.text import counted
     from stopwav.speech import ctm
     from stopwav.speech.align import align_corpus
     from stopwav.speech.corpus import load_corpus
@@ -38,6 +42,6 @@ def align(
         problems = [{"where": problem.where, "message": problem.message} for problem in aligned.problems]
         print(encoder.dumps({"output": str(output), "utterances": len(timed), "words": count, "problems": problems}))
     else:
-        print(f"{output}: {count} words of {len(timed)} utterances")
+        print(f"{output}: {counted(count, 'word')} of {counted(len(timed), 'utterance')}")
     if aligned.problems:
         raise typer.Exit(1 if timed else 2)

@@ -13,7 +13,9 @@ from stopwav.errors import StopwavError
 
 Threshold = Annotated[
     str,
-    typer.Option(metavar="CHANGE", help="The change that is of no concern, as `1%` or `0.01`; of WER, relative too."),
+    typer.Option(
+        metavar="CHANGE", help="The change that does not matter, as `1%` or `0.01`; for WER it is relative too."
+    ),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Compare runs that should not be compared; the output says why not.")
@@ -21,8 +23,8 @@ Force = Annotated[
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(help="The run file to compare with.")],
-    b: Annotated[Path, typer.Argument(help="The run file to compare.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="Run file to compare with, such as the baseline.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Run file to compare.")],
     threshold: Threshold = "1%",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead of tables.")] = False,
     force: Force = False,
@@ -74,7 +76,8 @@ FailOn = Annotated[
     ),
 ]
 Thresholds = Annotated[
-    Path | None, typer.Option(help="File with a threshold per metric, from --calibrate; others take --threshold.")
+    Path | None,
+    typer.Option(help="File with a threshold per metric, from --calibrate; --threshold applies to the others."),
 ]
 Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="Print thresholds derived from repeated runs of the same thing, as JSON.")
@@ -94,7 +97,7 @@ def gate(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Does a run hold against a baseline? Exits 3 where a condition is violated beyond noise."""
+    """Is a run as good as its baseline? The exit code is 3 if a condition is violated by more than noise."""
     from stopwav.cli.output import print_json, show_document, write_file
     from stopwav.studies.diff import gate as gates
     from stopwav.studies.diff.document import gate_document
@@ -103,7 +106,9 @@ def gate(
         print_json(gates.calibrate(runs, force=force).to_json(), indent=2)
         return
     if len(runs) != 2:
-        raise StopwavError(f"gate takes a baseline and a run, got {len(runs)} files; --calibrate takes more")
+        raise StopwavError(
+            f"gate takes a baseline and a run, got run files: {len(runs)}; --calibrate takes three or more"
+        )
     judged = gates.gate(
         *runs,
         fail_on=fail_on or tuple(gates.CONDITIONS),

@@ -84,8 +84,8 @@ def _print_text(
         [(sensor.name, sensor.detail if sensor.available else f"none: {sensor.detail}") for sensor in sensors],
     )
     if cautions:
-        _print_section(console, "Cautions", [(caution.code, caution.message) for caution in cautions])
-        noun = "caution" if len(cautions) == 1 else "cautions"
+        _print_section(console, "Warnings", [(caution.code, caution.message) for caution in cautions])
+        noun = "warning" if len(cautions) == 1 else "warnings"
         console.print(f"usable, with {len(cautions)} {noun}", style="bold yellow")
     else:
         console.print("ready", style="bold green")

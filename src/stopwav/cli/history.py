@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def history(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of run files.")],
-    html: Annotated[Path | None, typer.Option(help="Where the page goes; default: history.html in the folder.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="File to write the page to; default: history.html in the folder.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show how every metric changed over the runs in a folder."""
@@ -31,9 +33,11 @@ def history(
     followed = [run for run in runs if run.study.followed is not None]
     for run in runs:
         if run.study.followed is None:
-            print(f"stopwav: left out {run.record.path}: not supported for {run.study.name} runs", file=sys.stderr)
+            print(
+                f"stopwav: left out {run.record.path}: history does not support {run.study.name} runs", file=sys.stderr
+            )
     if not (runs if json and html is None else followed):
-        raise StopwavError(f"{folder}: holds no run to show; `stopwav latency ENGINE --save {folder}` makes one")
+        raise StopwavError(f"{folder}: has no run to show; `stopwav latency ENGINE --save {folder}` makes one")
     if html is not None or not json:
         _write(followed, folder, html or folder / "history.html")
     if json:

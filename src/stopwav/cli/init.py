@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def init(
-    study: Annotated[str, typer.Argument(help="The study to start from, such as latency.")],
-    file: Annotated[Path | None, typer.Argument(help="File to write; default: STUDY.yaml.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="The study to start from, such as latency.")],
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="File to write; default: STUDY.yaml.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     json: Json = False,
 ) -> None:
     """Write a commented file for `stopwav run`, with every setting of a study and its default."""

@@ -48,7 +48,10 @@ def print_run(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bo
 def report_resumed(record: Record) -> None:
     """Say how many pieces of a run an earlier command had measured."""
     if record.previous_count:
-        print(f"stopwav: {record.previous_count} pieces were measured before, in {record.path}", file=sys.stderr)
+        from stopwav.report.text import counted
+
+        pieces = counted(record.previous_count, "piece")
+        print(f"stopwav: resumed {record.path}: {pieces} measured before", file=sys.stderr)
 
 
 def read_results(record: Record) -> StudyRun:
@@ -216,7 +219,9 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
         TextColumn("left"),
     )
     # Twice a second: a bar redrawn more often would take time from what is being measured.
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=2, transient=True) as bar:
+    console = Console(stderr=True)
+    hidden = not console.is_terminal  # where a bar cannot move, it would leave an empty line
+    with Progress(*columns, console=console, refresh_per_second=2, transient=True, disable=hidden) as bar:
         tasks: dict[str, int] = {}
 
         def move(name: str, done: int, total: int) -> None:

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run files.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run files.")],
     html: Annotated[
-        Path | None, typer.Option(help="Write one page with a section per run, and a comparison on top of several.")
+        Path | None,
+        typer.Option(help="Write one page with a section per run; of several runs, with a comparison on top."),
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables instead.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print a row per engine and metric instead.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead of tables.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV instead of tables, a row per engine and metric.")
+    ] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write the streams as a Chrome trace, which Perfetto opens.")
     ] = None,
@@ -32,7 +35,8 @@ def report(
         Path | None, typer.Option(help="Write the charts as SVG and PNG into this folder; --markdown shows them.")
     ] = None,
     open_page: Annotated[
-        bool, typer.Option("--open", help="Open the page in a browser; without --html it is written beside the run.")
+        bool,
+        typer.Option("--open", help="Open the page in a browser; without --html it is written next to the run file."),
     ] = False,
     every_metric: EveryMetric = False,
     scientific: Scientific = False,

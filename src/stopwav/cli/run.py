@@ -22,7 +22,9 @@ Set = Annotated[
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="YAML file of studies; `stopwav init` writes one to start from.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="YAML file of studies; `stopwav init` writes one to start from.")
+    ],
     check: Annotated[
         bool,
         typer.Option("--check", help="Check the file and list its runs with an estimate of the time; run nothing."),

@@ -22,14 +22,12 @@ def shapes(
     tokenizer: Annotated[
         str | None, typer.Option(help="How texts become tokens: `chars`, `words`, or a SentencePiece model.")
     ] = None,
-    subsampling: Annotated[int, typer.Option(help="By how much the encoder shortens its input of 10 ms frames.")] = 4,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write, as CSV or, by its name, as NPZ.")
-    ] = None,
+    subsampling: Annotated[int, typer.Option(help="How many 10 ms frames the encoder makes into one.")] = 4,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write: .csv or .npz.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw from `librispeech`.")] = 0,
     json: Json = False,
 ) -> None:
-    """Say how many frames and tokens the utterances of a corpus have, for `stopwav loss --shapes`."""
+    """Count the frames and tokens of the utterances of a corpus, for `stopwav loss --shapes`."""
     import sys
 
     from stopwav.speech.batches import make_batches, padding_efficiency
@@ -47,9 +45,8 @@ def shapes(
         about = {"name": loaded.name, "digest": loaded.digest, "note": loaded.note, "utterances": len(loaded)}
         print(encoder.dumps({**about, **rows, "padding_efficiency": efficiency}))
         return
-    print(
-        f"{len(loaded):,} utterances of {loaded.name} (digest {loaded.digest}; {loaded.note or 'as the file has them'})"
-    )
+    count = f"{len(loaded):,} utterance{'' if len(loaded) == 1 else 's'}"
+    print(f"{count} of {loaded.name} (digest {loaded.digest}; {loaded.note or 'as the file has them'})")
     for name, row in rows.items():
         print(f"  {name}  " + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
     print(f"  padding efficiency in batches of {min(30, len(loaded))}, unsorted: {efficiency:.3f}")

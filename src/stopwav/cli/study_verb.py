@@ -190,4 +190,7 @@ def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
     # The first line says what is to be done; the rest, how fast that will go.
     speed = "; ".join(estimate.basis[1:])
     time = about(estimate.seconds).removeprefix("about ")
-    return f"stopwav: estimated {time} ({speed}); for less: {study.verb.shorter}"
+    *others, last = study.verb.shorter
+    quicker = "" if settings.get("rounds") == 1 else "--quick, or fewer --rounds, "
+    fewer = f"{quicker or 'fewer '}{', '.join(others)} or {last}"
+    return f"stopwav: estimated {time} ({speed}); for less: {fewer}"

@@ -77,7 +77,7 @@ BUILT_IN = (
         ("torch",),
         _TORCH,
         Needs(logits="joiner"),
-        "stopwav's own, joiner and loss in one: keeps no logits",
+        "stopwav's own: never stores all logits",
     ),
     ListedLoss(
         "torchaudio",

@@ -97,7 +97,7 @@ def read_meter_log(path: Path) -> MeterLog:
         rows = rows[1:]
     readings = list(_readings(path, rows, columns))
     if len(readings) < MIN_READINGS:
-        raise StopwavError(f"meter log {path}: holds {len(readings)} readings, needs {MIN_READINGS}; {_FORM}")
+        raise StopwavError(f"meter log {path}: readings: {len(readings)}, needs {MIN_READINGS}; {_FORM}")
     return MeterLog(tuple(time_s for time_s, _ in readings), tuple(watts for _, watts in readings))
 
 

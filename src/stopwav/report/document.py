@@ -201,8 +201,10 @@ class Document:
 
 
 def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> Table:
-    """Return a table of texts, each column to the left and folded where it has to be."""
-    columns = tuple(Column(heading, "left", fold=True) for heading in headings)
+    """Return a table of texts, each column to the left and folded where it has to be, the names last."""
+    columns = tuple(
+        Column(heading, "left", fold=True, least=12 if index else 24) for index, heading in enumerate(headings)
+    )
     return Table(columns, tuple(Row(tuple(map(Cell, row))) for row in rows), title)
 
 
@@ -249,6 +251,6 @@ def footnotes(results: Sequence[Result]) -> list[Footnote]:
         for warning in result.warnings:
             names_by_warning.setdefault((warning.code, warning.message), []).append(result.name)
     return [
-        Footnote(number, code, message, tuple(names), len(names) == len(results))
+        Footnote(number, code, message, tuple(dict.fromkeys(names)), len(names) == len(results))
         for number, ((code, message), names) in enumerate(names_by_warning.items(), start=1)
     ]

@@ -11,7 +11,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
 from stopwav.report.document import PAGE, Cell, Column, Document, Figures, Lines, Note, Row, Section, Table
 from stopwav.report.provenance import fingerprint, machine_line
-from stopwav.report.text import DASH, format_bytes, format_interval, format_value, plain
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 
 
@@ -54,7 +54,7 @@ class PastRun:
         spec, corpus = self.record.header.spec, self.record.header.corpus
         count = len(corpus.get("utterances", ()))
         parts = [self.series] if self.series else []
-        parts += [f"{corpus.get('name', DASH)} ({count} utterances, {str(corpus.get('digest', DASH))[:6]})"]
+        parts += [f"{corpus.get('name', DASH)} ({counted(count, 'utterance')}, {str(corpus.get('digest', DASH))[:6]})"]
         parts += [
             f"{spec[name]} {word}" for name, word in (("pace", "pace"), ("chunk_ms", "ms chunks")) if spec.get(name)
         ]
@@ -162,10 +162,10 @@ def history_document(runs: Sequence[PastRun], folder: str) -> Document:
     letters = _letters(runs)
     lines = [f"machine {letters[name]}: {machine_line(run.record.header)}" for name, run in sorted(machines.items())]
     note = (
-        f"{len(runs)} runs. A line joins runs of one engine on one machine under one setting, and no others. Bars are "
-        "95 % confidence intervals. A point leads to the page of its run."
+        f"{counted(len(runs), 'run')}. A line joins only runs of one engine on one machine with one setting. Bars "
+        "are 95 % confidence intervals. A point leads to the page of its run."
     )
-    folded = Section(f"{len(others)} more charts", (Figures(tuple((name,) for name in others)),), folded=True)
+    folded = Section(counted(len(others), "more chart"), (Figures(tuple((name,) for name in others)),), folded=True)
     return Document(
         f"History of {folder}",
         (

@@ -34,8 +34,8 @@ from stopwav.stats import Estimate
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
 LARGEST_RAW_BYTES = 24_000_000
-_RAW_GONE = "not embedded: the run file is no longer where it was read from"
-_RAW_LARGE = "not embedded: it is too large for a page; ask for the file beside it"
+_RAW_GONE = "not embedded: it is no longer where it was read from"
+_RAW_LARGE = "not embedded: it is too large for a page; ask the sender for it"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from stopwav.record import Header, Record
-from stopwav.report.text import DASH, format_bytes, plain
+from stopwav.report.text import DASH, counted, format_bytes, plain
 
 
 def measured_line(header: Header) -> str:
@@ -16,7 +16,7 @@ def measured_line(header: Header) -> str:
     parts = [f"{header.study} of {header.started}", f"stopwav {header.stopwav}"]
     if corpus:
         # A grid is fed with one audio, and training with shapes, not with utterances.
-        count = f"{len(corpus['utterances'])} utterances, " if "utterances" in corpus else ""
+        count = f"{counted(len(corpus['utterances']), 'utterance')}, " if "utterances" in corpus else ""
         what = "corpus" if count else input_kind(header)
         parts.append(f"{what} {corpus.get('name', DASH)} ({count}digest {corpus.get('digest', DASH)})")
     for name, value in (("pace", header.spec.get("pace")), ("rounds", header.spec.get("rounds"))):
@@ -75,7 +75,8 @@ def _corpus(record: Record) -> str:
     digest = f" (digest {corpus['digest']})" if corpus.get("digest") else ""
     if "utterances" not in corpus:
         return f"{input_kind(record.header)} {plain(str(corpus.get('name', '')), 80)}{digest}"
-    return f"{len(corpus.get('utterances', []))} utterances of corpus {plain(str(corpus.get('name', '')), 80)}{digest}"
+    count = counted(len(corpus["utterances"]), "utterance")
+    return f"{count} of corpus {plain(str(corpus.get('name', '')), 80)}{digest}"
 
 
 def _how(spec: Mapping[str, Any]) -> str:

@@ -167,7 +167,7 @@ def _widths(table: Table, short: bool) -> list[int]:
 
 
 def _final_widths(table: Table, short: bool, width: int) -> list[int]:
-    """The width of each column: texts that fold or are cut share the room left, for whole words, then whole lines."""
+    """The width of each column: what folds or is cut shares the room left, for whole words, then for whole lines."""
     widths = _widths(table, short)
     flexible = [index for index, column in enumerate(table.columns) if column.fold or column.shorten]
     rows = [row for row in table.rows if not row.heading]
@@ -175,9 +175,13 @@ def _final_widths(table: Table, short: bool, width: int) -> list[int]:
     texts = {index: [headings[index], *(_text(table, row, index, short) for row in rows)] for index in flexible}
     lines = {index: max([0, *map(cell_len, texts[index])]) for index in flexible}
     words = {index: max([0, *(cell_len(word) for text in texts[index] for word in text.split())]) for index in flexible}
+    # Of numbers, the words of the heading.
+    for index in set(range(len(widths))) - set(flexible):
+        heading = plain(table.columns[index].heading, LONGEST_NAME)
+        words[index] = max(map(cell_len, heading.split()), default=0)
     for needed in (words, lines):
-        while _room(widths, width) > 0 and any(widths[index] < needed[index] for index in flexible):
-            widths[max(flexible, key=lambda index: needed[index] / max(1, widths[index]))] += 1
+        while _room(widths, width) > 0 and any(widths[index] < needed[index] for index in needed):
+            widths[max(needed, key=lambda index: needed[index] / max(1, widths[index]))] += 1
     return widths
 
 

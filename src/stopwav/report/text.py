@@ -137,7 +137,7 @@ def effect_text(change: Change) -> str:
 
 
 def amount_text(change: Change, value: float | None) -> str:
-    """Return a value of one run to three digits: the ratio beside it says how certain they are."""
+    """Return a value of one run to three digits: the ratio next to it says how certain they are."""
     if value is None:
         return DASH
     if change.unit == "B":

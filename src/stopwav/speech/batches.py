@@ -71,7 +71,10 @@ def make_batches(
         for part in _parts(group_frames, batch_size, max_frames):
             batches.append(Batch(tuple(group_frames[part].tolist()), tuple(group_tokens[part].tolist())))
     if not batches:
-        raise StopwavError(f"{len(shapes)} utterances do not fill one batch of {batch_size}; use a smaller batch")
+        within = f" in {buckets} buckets" if buckets else ""
+        raise StopwavError(
+            f"utterances: {len(shapes)}{within}, too few for a batch of {batch_size}; use a smaller batch"
+        )
     return batches
 
 

@@ -227,7 +227,7 @@ def _within_processes(medians: NDArray[np.float64], pooled: NDArray[np.float64],
         note = "within two processes: the spread between processes needs three rounds"
         code = "within-two-processes"
     if low is None or high is None:
-        missing = f"{note}; no interval from {pooled.size} values"
+        missing = f"{note}; no interval from {pooled.size} value{'' if pooled.size == 1 else 's'}"
         return Estimate(value, n=pooled.size, unit=unit, note=missing, code=code)
     # The round with more values could pull the pooled interval away from the other: include both medians.
     return Estimate(value, min(low, *medians), max(high, *medians), pooled.size, unit, note, code)

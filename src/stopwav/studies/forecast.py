@@ -55,7 +55,7 @@ def measured_basis(engine: str, rtf: float, load_s: float, run: str) -> str:
 
 def assumption(engines: list[str], folder: Path | str) -> str:
     """Return the assumption about engines that no earlier run has measured."""
-    assumed = f"RTF {ASSUMED_RTF:g} and {ASSUMED_LOAD_S:g} s of loading assumed for {', '.join(engines)}"
+    assumed = f"RTF {ASSUMED_RTF:g} and {ASSUMED_LOAD_S:g} s of loading assumed for {', '.join(dict.fromkeys(engines))}"
     return f"no earlier run in {folder} to calibrate on: {assumed}"
 
 

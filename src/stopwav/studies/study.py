@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A line per study: its name, the question that it answers, and where its object is. It is imported when first needed.
 LISTED = {
     "latency": ("How long a listener waits for each word, and why.", "stopwav.studies.latency.study:STUDY"),
-    "grid": ("Whether it is real-time and fits, over duration × batch size.", "stopwav.studies.grid.study:STUDY"),
+    "grid": ("Whether it is real-time and fits in memory, by duration × batch.", "stopwav.studies.grid.study:STUDY"),
     "compare": (
         "Which model to ship: size, speed, energy, errors side by side.",
         "stopwav.studies.compare.study:STUDY",
@@ -94,8 +94,8 @@ class Verb:
     prepare: Callable[[dict[str, Any], Sequence[str]], dict[str, Any] | None] = lambda settings, given: settings
     # After the run, before its results are printed.
     after: Callable[[Record, Mapping[str, Any]], None] = lambda record, settings: None
-    # The options that make a run shorter, for the line that announces minutes; "" where no time is announced.
-    shorter: str = ""
+    # The options that make a run shorter besides --rounds, for the line that announces minutes; none announces no time.
+    shorter: tuple[str, ...] = ()
 
 
 class StudyRun:

@@ -227,7 +227,7 @@ def test_history_keeps_studies_apart_and_leaves_losses_out(tmp_path: Path) -> No
     assert done.code == 0
     assert "large 800 frames" in done.stdout
     assert "exact" not in done.stdout
-    assert f"left out {loss.path}: not supported for loss runs" in done.stderr
+    assert f"left out {loss.path}: history does not support loss runs" in done.stderr
     html = (tmp_path / "history.html").read_text()
     assert "compare, made up (20 utterances" in html
     assert "<figcaption>parameters, count</figcaption>" in html
@@ -237,7 +237,7 @@ def test_history_keeps_studies_apart_and_leaves_losses_out(tmp_path: Path) -> No
     alone = tmp_path / "losses"
     alone.mkdir()
     loss_runs.made_up(alone, lambda *_: 0.01, checks={"exact": loss_runs.checked()})
-    assert "holds no run to show" in command("history", alone).stderr
+    assert "has no run to show" in command("history", alone).stderr
 
 
 def test_csv_says_why_an_engine_never_loaded(tmp_path: Path) -> None:

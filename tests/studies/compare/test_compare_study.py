@@ -124,7 +124,7 @@ def test_few_utterances_and_other_languages_are_warnings(tmp_path: Path, tiny_co
     record = run(names, tmp_path, corpus=str(tiny_corpus(count=2)), samples=4)
     first, second = of_kind(record, "engine")
     codes = {warning.code: warning.message for warning in first.warnings}
-    assert "2 utterances: 4 samples use each 2 times" in codes["samples-repeat"]
+    assert "4 samples of 2 different utterances: each is used 2 times or more" in codes["samples-repeat"]
     assert "different languages" in codes["languages"]
     # Another sample rate is no error.
     assert (first.metrics["wer"].value, second.metrics["wer"].value) == (0.0, 0.0)
@@ -197,7 +197,7 @@ def test_one_engine_alone_has_a_card_without_verdicts(tmp_path: Path) -> None:
         ({"samples": 0}, "--samples"),
         ({"rounds": 0}, "--rounds"),
         ({"corpus": "nowhere"}, "nowhere"),
-        ({"expect": ["nonsense"]}, "'nonsense': no hypothesis; write ENGINE RELATION ENGINE"),
+        ({"expect": ["nonsense"]}, "'nonsense': not a hypothesis; write ENGINE RELATION ENGINE"),
         ({"expect": ["fake faster vosk"]}, "'vosk' is not an engine of this run; there are fake, fake,batch_ms=1"),
         ({"expect": ["fake faster fake"]}, "with itself"),
         ({"expect": ["fake faster fake,batch_ms=1 at 7 frames"]}, "not known at 7 frames"),

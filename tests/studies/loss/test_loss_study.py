@@ -156,7 +156,7 @@ def test_a_larger_batch_holds_the_smaller_ones(tmp_path: Path) -> None:
         (["torch"], {"dtype": "tf32"}, "only CUDA devices have it"),
         (["torch"], {"device": "tpu"}, "device=tpu: must be cpu, cuda or cuda:N"),
         (["torch"], {"batch_size": [2], "max_frames": 50}, "give one of them, not both"),
-        (["torch"], {"batch_size": [100]}, "do not fill one batch"),
+        (["torch"], {"batch_size": [100]}, "too few for a batch of 100"),
     ],
 )
 def test_what_cannot_be_measured_is_an_error_at_once(

@@ -216,7 +216,7 @@ def test_out_of_memory_in_the_third_step_keeps_the_first_two(tmp_path: Path) -> 
     ]  # fmt: skip
     message = next(warning.message for warning in found[0].warnings if warning.code == "step-oom")
     assert "step 2 of round 0" in message
-    assert "the 2 steps before are kept" in message
+    assert "steps kept: 2" in message
 
 
 def test_a_compiled_model_has_one_row_and_a_warning(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from stopwav.record import UNTRAINED, Result
 from stopwav.report.document import (
@@ -93,9 +94,12 @@ def compare_document(run: StudyRun, detail: Detail) -> Document:
 
 
 def _engine_list(comparison: Comparison) -> Iterator[Block]:
-    spec, samples = comparison.data.spec, comparison.engines[0].params["samples"]
-    rounds = counted(spec.rounds, "round")
-    settings = f"{samples} samples of corpus {shortened(spec.corpus, 40)}, {rounds}; [95 % CI]"
+    spec = comparison.data.spec
+    samples: Any = comparison.engines[0].params["samples"]
+    settings = (
+        f"{counted(samples, 'sample')} of corpus {shortened(spec.corpus, 40)}, "
+        f"{counted(spec.rounds, 'round')}; [95 % CI]"
+    )
     yield Note(settings, quiet=False, media=TEXT)
     names = (engine.name for engine in comparison.engines)
     yield Lines("Engines", tuple(f"{comparison.letter(name)}  {shortened(name, 100)}" for name in names), media=TEXT)

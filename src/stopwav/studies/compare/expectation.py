@@ -66,7 +66,7 @@ def parse_expectation(text: str, engines: Sequence[str], frames: Sequence[int]) 
     length = None if where is None else int(where[1])
     readings = list(_readings(text if where is None else text[: where.start()]))
     if not readings:
-        raise StopwavError(f"--expect {text!r}: no hypothesis; {GRAMMAR}")
+        raise StopwavError(f"--expect {text!r}: not a hypothesis; {GRAMMAR}")
     first, relation, second = next(
         (reading for reading in readings if reading[0] in engines and reading[2] in engines), readings[0]
     )

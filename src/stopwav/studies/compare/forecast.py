@@ -33,7 +33,7 @@ def forecast(spec: CompareSpec) -> Forecast:
     _, mean_s, _ = lengths_of(load_corpus(spec.corpus), None)
     total_s, assumed = 0.0, []
     lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
-    basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; {spec.samples} samples of {mean_s:.1f} s in the mean"]
+    basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; samples: {spec.samples}, {mean_s:.1f} s each on average"]
     runs = list(islice(runs_in(spec.save, "compare"), EARLIER_RUNS))
     for engine in spec.engines:
         earlier = _earlier(engine, runs)

@@ -244,7 +244,7 @@ def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:
     if inputs > different:
         yield Caution(
             "samples-repeat",
-            f"the corpus has {different} utterances: {inputs} samples use each {inputs // different} times or more, "
+            f"{inputs} samples of {different} different utterances: each is used {inputs // different} times or more, "
             "and intervals rest on the utterances",
         )
     yield from _difference_warnings(record, data.engines)

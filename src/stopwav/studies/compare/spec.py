@@ -24,14 +24,14 @@ class CompareSpec(StudySpec):
 
     engines: Annotated[
         list[str],
-        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE…"),
+        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"),
     ] = Field(min_length=1)
     # Kept in rising order, each once.
     frames: Annotated[list[int], Option("Lengths of input over which latency is measured, in frames of 10 ms.")] = (
         Field(default=FRAMES, min_length=1)
     )
     samples: Annotated[
-        int, Option("Inputs drawn from the corpus by seed, for latency and word errors; divided among the rounds.")
+        int, Option("Inputs drawn from the corpus by --seed, for latency and word errors; divided among the rounds.")
     ] = Field(default=SAMPLES, gt=0)
     corpus: Annotated[
         str,
@@ -40,18 +40,18 @@ class CompareSpec(StudySpec):
     energy: Annotated[bool, Option("Measure joules and watts at each length, by whatever meter is found.")] = False
     energy_time_s: Annotated[
         float,
-        Option("Seconds for which the work repeats at each length, unless its joules are known to 5 % before."),
+        Option("Seconds of repeated work at each length, or less once its joules are known to 5 %."),
     ] = Field(default=60.0, gt=0)
     meter_csv: Annotated[
         str | None,
-        Option("Log of an external power meter, a line per reading: timestamp, watts. It may grow meanwhile."),
+        Option("Log of an external power meter, a line per reading: timestamp, watts. It may grow during the run."),
     ] = None
     expect: Annotated[
         list[str], Option('Hypothesis to be judged, such as "a faster b"; repeatable.', metavar="TEXT")
     ] = Field(default=[])
     rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=COMPARISON.rounds, gt=0)
     depth: Annotated[int, Option("Levels of modules for parameters and operations.")] = Field(default=1, ge=0)
-    time_limit_s: Annotated[float, Option("Seconds that loading, or one call, may take.")] = Field(default=300.0, gt=0)
+    time_limit_s: Annotated[float, Option("Seconds that loading or one call may take.")] = Field(default=300.0, gt=0)
     seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
     # How a round is measured, where it is not as the default plan says.
     plan: Annotated[Plan | None, PythonOnly()] = None

@@ -21,7 +21,7 @@ STUDY = Study(
     charts=lazily("stopwav.studies.compare.charts", "compare_charts"),
     definitions=DEFINITIONS,
     example={"engines": ["pocketsphinx", "moonshine"]},
-    verb=Verb(shorter="--quick, or fewer --rounds, --samples or --frames"),
+    verb=Verb(shorter=("--samples", "--frames")),
     forecast=forecast,
     problems=problems,
     extras={"card": lambda run: make_card(run.view["data"], run.results)},

@@ -260,6 +260,8 @@ def _pace_finding(layout: GridLayout) -> str:
         f"to {format_value(best[1].metrics['rtfx'])} ({place_text(best[1])})"
     )
     slower = sum(value < REAL_TIME for value, _ in paces)
+    if len(paces) == 1:
+        return f"{'Slower' if slower else 'Faster'} than real time: {ends.partition(' to ')[0].removeprefix('from ')}"
     if not slower:
         return f"Faster than real time in every measured cell, {ends}"
     return f"Slower than real time in {slower} of {len(paces)} measured cells, {ends}"

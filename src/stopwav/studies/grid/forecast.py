@@ -33,14 +33,14 @@ def forecast(spec: GridSpec) -> Forecast:
     total_s = spec.rounds * sum(round_time_s(plan, rtf * cell.audio_s, load_s) for cell in cells)
     audio_s = sum(cell.audio_s for cell in cells)
     basis = [
-        f"{len(cells)} cells, {audio_s:.0f} s of audio in one call of each, rounds: {spec.rounds}",
-        f"values for {plan.min_values_s:g} to {plan.max_values_s:g} s a round, by the plan",
+        f"cells: {len(cells)}, {audio_s:.0f} s of audio in one call of each, rounds: {spec.rounds}",
+        f"values for {plan.min_values_s:g} to {plan.max_values_s:g} s per round, by the plan",
         measured_basis(spec.engine, rtf, load_s, run) if earlier else assumption([spec.engine], spec.save),
     ]
     if spec.frontier:
-        basis.append("the search for the largest batch is not in it")
+        basis.append("the search for the largest batch is not included")
     if spec.traces:
-        basis.append("the passes that are traced are not in it")
+        basis.append("traces are not included")
     return Forecast(total_s, tuple(basis))
 
 

@@ -43,7 +43,7 @@ def _header(spec: GridSpec) -> Header:
     from stopwav.engines.registry import prepare
 
     if spec.predict_s is not None and len(spec.durations) < 2:
-        raise StopwavError(f"--predict {spec.predict_s:g}: a fit takes two --durations or more; there is one")
+        raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least two --durations; there is one")
     prepare(engine_of(spec))  # an engine that is not available is an error before anything is measured
     return make_header("grid", spec, corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)})
 

@@ -37,7 +37,7 @@ class GridSpec(StudySpec):
     )
     audio: Annotated[str, Option("`bundled` speech, `noise`, or a file; cut or repeated to the length.")] = BUNDLED
     device: Annotated[
-        str | None, Option("Such as cuda; given to the engine as its option `device`, whose clock is used.")
+        str | None, Option("Device, such as cuda: the engine's option `device`, which also decides the clock.")
     ] = None
     triangle: Annotated[bool, Option("Skip the heavy corner, as SpeechBrain's triangle_only does.")] = False
     frontier: Annotated[bool, Option("Find the largest batch that fits for each duration, by bisection.")] = False

@@ -20,5 +20,5 @@ def _after(record: Record, settings: Mapping[str, Any]) -> None:
 VERB = Verb(
     options={"scientific": Scientific},
     after=_after,
-    shorter="--quick, or fewer --rounds, --durations or --batch-sizes",
+    shorter=("--durations", "--batch-sizes"),
 )

@@ -144,10 +144,10 @@ def _text_blocks(results: Sequence[Result], explanation: Explanation | None) -> 
 
 def _settings_line(result: Result) -> str:
     params: Any = result.params
-    rounds = counted(params["rounds"], "round")
     return (
-        f"{params['utterances']} utterances of corpus {params['corpus']}, {params['audio_s']:.0f} s of audio, "
-        f"{params['words']} words, {params['pace']} pace, {rounds}; [95 % CI]"
+        f"{counted(params['utterances'], 'utterance')} of corpus {params['corpus']}, {params['audio_s']:.0f} s of "
+        f"audio, {counted(params['words'], 'word')}, {params['pace']} pace, "
+        f"{counted(params['rounds'], 'round')}; [95 % CI]"
     )
 
 

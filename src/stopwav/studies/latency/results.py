@@ -92,7 +92,8 @@ def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utte
     warnings += header_warnings(record.header)
     untimed = {utterance.id for utterance in utterances if not utterance.words and normalise(utterance.text)}
     if untimed:
-        warnings.append(Caution("no-word-times", f"{len(untimed)} utterances have no word times, so no word latency"))
+        count = "1 utterance has" if len(untimed) == 1 else f"{len(untimed)} utterances have"
+        warnings.append(Caution("no-word-times", f"{count} no word times, so no word latency"))
     if not record.complete:
         message = "the run is not complete; continue it with the same command and --resume"
         warnings.append(Caution("incomplete", message))

@@ -24,30 +24,33 @@ class LatencySpec(StudySpec):
 
     engines: Annotated[
         list[str],
-        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE…"),
+        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"),
     ] = Field(min_length=1)
     corpus: Annotated[
         str,
         Option("`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."),
     ] = "bundled"
     words: Annotated[str | None, Option("CTM file with the time of every word; default: found by alignment.")] = None
-    chunk_ms: Annotated[float | None, Option("Audio per push; default: what the engine asks for.")] = Field(
-        default=None, gt=0
+    chunk_ms: Annotated[float | None, Option("Milliseconds of audio per push; default: what the engine asks for.")] = (
+        Field(default=None, gt=0)
     )
     pace: Annotated[
         Pace,
         Option(
-            "virtual: as fast as it goes, waiting reconstructed; real: by the clock; "
-            "idle: by the clock, the core asleep in between."
+            "virtual: as fast as possible, with waiting reconstructed; real: by the clock; "
+            "idle: by the clock, and the core may sleep in between."
         ),
     ] = "virtual"
-    limit: Annotated[int | None, Option("Stream only this many utterances, drawn by seed.")] = Field(default=None, gt=0)
+    limit: Annotated[int | None, Option("Use only this many utterances, drawn by --seed.")] = Field(default=None, gt=0)
     rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
     # Where the engine is fed by the clock, the length of the audio is added.
-    time_limit_s: Annotated[float, Option("Seconds an engine may take for one utterance.")] = Field(default=60.0, gt=0)
+    time_limit_s: Annotated[float, Option("Seconds that an engine may take for one utterance.")] = Field(
+        default=60.0, gt=0
+    )
     seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
     explain: Annotated[
-        bool, Option("Measure what would help: the engine, and each setting it offers to try.", stored=False)
+        bool,
+        Option("Find out what would help: measure the engine, and each setting that it offers to try.", stored=False),
     ] = False
     # With `explain`, the settings that the first engine offers; the other engines are those with one of them each.
     knobs: list[TriedKnob] | None = None

@@ -185,7 +185,7 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     where = f" ({setting_text(first[0])})" if several else ""
     names = listed([loss_name(result) for result in first])
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
-    findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms a step"]
+    findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms per step"]
     metric = peak_metric(group)
     peaks = [
         (result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None

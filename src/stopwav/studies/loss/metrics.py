@@ -64,7 +64,9 @@ def over_batches(rounds: LossRounds, values: ValuesOf) -> Estimate:
     times = [_batch_time(of_batch, values) for of_batch in good.values()]
     n = sum(len(values(round_)) for of_batch in good.values() for round_ in of_batch)
     missing = len(rounds.rounds) - len(good)
-    note = f"mean of {len(good)} batches" + (f"; {missing} more were not measured" if missing else "")
+    note = f"mean of {len(good)} batch{'' if len(good) == 1 else 'es'}" + (
+        f"; {missing} more were not measured" if missing else ""
+    )
     if len(times) >= 3:
         mean, low, high = t_interval(times)
         # Batches may differ by more than their mean, but no step takes less than nothing.

@@ -40,14 +40,14 @@ class LossSpec(StudySpec):
     tokenizer: Annotated[
         str | None, Option("For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
     ] = None
-    subsampling: Annotated[int, Option("For a corpus as --shapes: how much shorter the encoder is.")] = Field(
-        default=4, gt=0
-    )
+    subsampling: Annotated[
+        int, Option("For a corpus as --shapes: how many 10 ms frames the encoder makes into one.")
+    ] = Field(default=4, gt=0)
     # One, or several that are compared; kept in rising order, each once.
     batch_size: Annotated[
-        list[int] | None, Option("Utterances per batch, by default 30; several with commas are compared.")
+        list[int] | None, Option("Utterances per batch, by default 30; several, with commas, are compared.")
     ] = Field(default=None, min_length=1)
-    max_frames: Annotated[int | None, Option("Frames of a batch before padding, in place of --batch-size.")] = Field(
+    max_frames: Annotated[int | None, Option("Frames per batch before padding, instead of --batch-size.")] = Field(
         default=None, gt=0
     )
     sort: Annotated[
@@ -65,7 +65,7 @@ class LossSpec(StudySpec):
     batches: Annotated[int, Option("Batches to measure, over the whole range of lengths.")] = Field(
         default=BATCHES, gt=0
     )
-    vocab: Annotated[list[int], Option("Symbols, blank included; several with commas are compared.")] = Field(
+    vocab: Annotated[list[int], Option("Symbols, blank included; several, with commas, are compared.")] = Field(
         default=[VOCAB], min_length=1
     )
     dim: Annotated[int, Option("Size of the outputs of encoder and predictor.")] = Field(default=DIM, gt=0)

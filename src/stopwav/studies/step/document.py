@@ -218,7 +218,7 @@ def _profile(step: Result) -> list[Block]:
     idle = profile["idle_share"]
     about = Note(
         "One step under torch.profiler, which slows it: read what is large, and not how long it takes. "
-        f"Trace: {profile['file']}, beside the run file; open it at ui.perfetto.dev."
+        f"Trace: {profile['file']}, next to the run file; open it at ui.perfetto.dev."
         + ("" if idle is None else f" The device was idle {100 * idle:.1f} % of the step.")
     )
     text, page = _profile_tables(profile, MOST_PROFILED), _profile_tables(profile, MOST_PROFILED_ON_PAGE)
@@ -271,10 +271,10 @@ def _findings(tree: StepTree) -> list[str]:
     largest = tree.leaves()[:3]
     if largest:
         shares = (
-            f"{plain(str(row.params['label'] or row.name), LONGEST_NAME)} {_percent(row.metrics['share'])}"
+            f"{plain(str(row.params['label'] or row.name), LONGEST_NAME)} ({_percent(row.metrics['share'])})"
             for row in largest
         )
-        findings.append(f"Most of it goes to {', '.join(shares)}")
+        findings.append(f"Largest parts of model and loss: {', '.join(shares)}")
     return findings
 
 

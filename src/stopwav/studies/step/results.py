@@ -195,7 +195,7 @@ def _failure_warning(piece: Piece, steps: CompletedSteps) -> Caution:
     kind = str(piece.key[0])
     what = {"ready": "loading or warming up", "step": "a step", "memory": "the memory pass"}.get(kind, "a pass")
     place = f" {piece.key[2]} of round {piece.key[1]}" if kind == "step" else ""
-    kept = f"; the {len(steps.pieces)} steps before are kept" if kind == "step" else ""
+    kept = f"; steps kept: {len(steps.pieces)}" if kind == "step" else ""
     return Caution(f"step-{piece.status}", f"{what}{place} ended with {piece.status}: {piece.message}{kept}")
 
 

@@ -31,14 +31,14 @@ class StepSpec(StudySpec):
     shapes: Annotated[str, Option("`librispeech`, or a .csv (columns T,U), .npz or .pt file of shapes.")] = (
         "librispeech"
     )
-    max_frames: Annotated[int | None, Option("Most input frames of a batch; 30000, sorted, without --batch-size.")] = (
-        Field(default=None, gt=0)
-    )
+    max_frames: Annotated[
+        int | None, Option("Input frames of a batch at most; default: 30000 and sorted, unless --batch-size is given.")
+    ] = Field(default=None, gt=0)
     batch_size: Annotated[int | None, Option("Utterances per batch, instead of --max-frames.")] = Field(
         default=None, gt=0
     )
     sort: Annotated[bool, Option("Sort by length before batches are made.")] = False
-    steps: Annotated[int, Option("Steps, each on a batch of its own, over the whole range of lengths.")] = Field(
+    steps: Annotated[int, Option("Steps to measure, each on its own batch, over the whole range of lengths.")] = Field(
         default=10, gt=0
     )
     depth: Annotated[int, Option("How deep modules are profiled; the number of a layer does not count.")] = Field(
@@ -47,13 +47,13 @@ class StepSpec(StudySpec):
     modules: Annotated[list[str], Option("Profile these modules too, however deep; repeatable.", metavar="PATTERN")] = (
         Field(default_factory=list)
     )
-    optimizer: Annotated[Optimizer, Option("adamw, adam or sgd; a job of your own brings its own.")] = "adamw"
+    optimizer: Annotated[Optimizer, Option("adamw, adam or sgd; FILE.py:FUNCTION returns its own.")] = "adamw"
     dtype: Annotated[Dtype, Option("float32, bfloat16 or float16.")] = "float32"
     autocast: Annotated[bool, Option("Compute in --dtype by autocast.")] = False
-    compile: Annotated[bool, Option("Compile the model; then only the whole has a row.")] = False
+    compile: Annotated[bool, Option("Compile the model; then only the whole model has a row.")] = False
     device: Annotated[str, Option("cpu, cuda or cuda:N.")] = "cpu"
     rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
-    time_limit_s: Annotated[float, Option("Seconds that loading, or one step, may take.")] = Field(default=600.0, gt=0)
+    time_limit_s: Annotated[float, Option("Seconds that loading or one step may take.")] = Field(default=600.0, gt=0)
     memory_limit_gb: Annotated[
         float | None, Option("GB of host memory that a process may use before it counts as out of memory.")
     ] = Field(default=None, gt=0)
