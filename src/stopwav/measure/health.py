@@ -146,13 +146,13 @@ def _throttled(root: Path) -> Iterator[Caution]:
     if count := heat_throttle_count(root):
         yield Caution(
             "cpu-throttled",
-            f"the CPU was throttled by heat since boot ({count}×): let it cool and clear the vents; "
+            f"the CPU was throttled by heat {count} times since boot: let it cool and clear the vents; "
             f"rounds that are throttled are flagged",
         )
     if count := quota_throttle_count(root):
         yield Caution(
             "cpu-quota-exhausted",
-            f"this container exhausted its CPU quota ({count}×): raise the quota, or use fewer threads",
+            f"this container exhausted its CPU quota {count} times: raise the quota, or use fewer threads",
         )
 
 
