@@ -71,8 +71,8 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
         ("timestamp,watts\n10,nan\n", "not finite"),
         ("timestamp,watts\n10,-5\n", "below zero"),
         ("timestamp,watts\n2023-11-14T22:13:20,5\n", "without its zone"),
-        ("timestamp,watts\n10,5\n", "holds 1 readings"),
-        ("", "holds 0 readings"),
+        ("timestamp,watts\n10,5\n", "readings: 1, needs"),
+        ("", "readings: 0, needs"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_said_with_its_line(text: str, message: str, tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ def test_a_plan_file_can_name_it_and_has_a_forecast(tmp_path: Path) -> None:
     checked = command("run", "--check", plan)
     assert checked.code == 0
     assert "1. compare, about" in checked.stdout
-    assert "inputs of 1, 2 s, rounds: 1; 100 samples" in checked.stdout
+    assert "inputs of 1, 2 s, rounds: 1; samples: 100" in checked.stdout
     assert "RTF 1 and 3 s of loading assumed for fake, pocketsphinx" in checked.stdout
     assert command("init", "compare", tmp_path / "compare.yaml").code == 0
     assert command("run", "--check", tmp_path / "compare.yaml").code == 0

@@ -151,4 +151,4 @@ def test_a_recipe_asks_for_traces_by_export_logs(
 
 def test_the_forecast_says_that_traces_are_not_in_it() -> None:
     bases = [forecast(GridSpec(engine="fake", traces=traces)).basis for traces in (False, True)]
-    assert bases[1] == (*bases[0], "the passes that are traced are not in it")
+    assert bases[1] == (*bases[0], "traces are not included")

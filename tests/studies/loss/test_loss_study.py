@@ -238,7 +238,7 @@ def test_shapes_are_written_from_the_command_line(tmp_path: Path) -> None:
     manifest.write_text('{"audio_filepath": "a.wav", "duration": 13.75, "text": "two words"}\n')
     done = command("shapes", manifest, "--tokenizer", "words", "-o", tmp_path / "shapes.csv")
     assert done.code == 0
-    assert "1 utterances" in done.stdout
+    assert "1 utterance " in done.stdout
     assert (tmp_path / "shapes.csv").read_text().endswith("T,U\n343,2\n")
     assert json.loads(command("shapes", tmp_path / "shapes.csv", "--json").stdout)["T"]["median"] == 343
 
