@@ -59,7 +59,7 @@ def test_a_run_that_was_tampered_with_is_not_resumed(old: str, new: str, reason:
     whole = record.path.read_text()
     record.path.write_text(whole.replace(old, new))
     assert record.path.read_text() != whole
-    with pytest.raises(stopwav.StopwavError, match=rf"has pieces .*{reason}.*without --resume"):
+    with pytest.raises(stopwav.StopwavError, match=rf"cannot read the pieces .*{reason}.*without --resume"):
         run(["torch"], tmp_path, batches=3, rounds=3, plan=None, resume=True)
 
 
