@@ -8,11 +8,11 @@ import re
 import unicodedata
 from dataclasses import replace
 from html import unescape
-from html.parser import HTMLParser
 
 import pytest
 from hand_made import ESTIMATES, chart, engines_table, every_block, interval, modules_table
 from markdown_it import MarkdownIt
+from parsed_html import Seen
 from rich.cells import cell_len
 from rich.console import Console
 from stored_runs import HOSTILE
@@ -49,35 +49,6 @@ def printed(document: Document, width: int = 80, **options: bool) -> str:
 
 def of(*blocks: object) -> Document:
     return Document("Title", blocks)  # type: ignore[arg-type]
-
-
-class Seen(HTMLParser):
-    """The elements of some HTML in their order, all closed in turn, and its text."""
-
-    VOID = ("meta", "link", "br", "circle", "path", "input", "hr")
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def count(self, tag: str, **attributes: str) -> int:
-        return sum(name == tag and attributes.items() <= found.items() for name, found in self.elements)
 
 
 def seen(document: Document) -> Seen:

@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +12,7 @@ from urllib.parse import unquote
 import altair
 import pytest
 from command_line import command as stopwav
+from parsed_html import Seen
 from rich.cells import cell_len
 from rich.console import Console
 from stored_runs import FAILURES, HOSTILE, REAL, changed, renamed
@@ -25,35 +25,6 @@ from stopwav.report.history_chart import history_chart
 from stopwav.report.page import PageSection, render_page
 from stopwav.report.terminal import print_document
 from stopwav.studies.study import StudyRun
-
-
-class Seen(HTMLParser):
-    """The elements of a page with their attributes, and whether each is closed in its turn."""
-
-    VOID = ("meta", "link", "br", "circle", "path")
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(html)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def at(started: str, machine: str = "aaaa") -> Any:
