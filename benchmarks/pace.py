@@ -48,7 +48,7 @@ def main() -> None:
     }
     machine = describe()
     print(f"{engine}, {utterances} utterances, {rounds} rounds, {machine.cpu}, {machine.logical_cores} cores\n")
-    print(f"| chunk lag, ms | {' | '.join(columns)} |")
+    print(f"| chunk latency, ms | {' | '.join(columns)} |")
     print(f"|---|{'---|' * len(columns)}")
     for p in (0.50, 0.95):
         cells = " | ".join(f"{nearest_rank(values, p) * 1e3:.2f}" for values in columns.values())

@@ -15,7 +15,7 @@ from stopwav.studies.spec import Option, PythonOnly, StudySpec
 FRAMES = [100, 200, 400, 800, 1600]
 # As many as older reports average over; enough for a P95.
 SAMPLES = 100
-# The fewest rounds with a Student interval; each loads the engine anew, once for all lengths.
+# The fewest rounds with a Student interval; each loads the engine again, once for all lengths.
 ENERGY_ROUNDS = 3
 
 
