@@ -1,7 +1,7 @@
 """A YAML file as data, with the place of every value; nothing in it is ever executed.
 
 Built on PyYAML's nodes by hand: ruamel.yaml has positions and duplicate keys too, but most of this file is limits,
-refused tags and messages, which would stay; by our estimate a tenth of the lines would go, and files that say `yes` would break.
+refused tags and messages, which would stay; we estimate a tenth fewer lines, and files that say `yes` would break.
 """
 
 from __future__ import annotations
