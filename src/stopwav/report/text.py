@@ -7,10 +7,17 @@ import unicodedata
 from collections.abc import Sequence
 
 from stopwav.record import UNTRAINED
-from stopwav.stats import Estimate
+from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
+from stopwav.stats.estimate import FEW_UNITS
 
 DASH = "–"
+# Before an interval from few independent units, and what it means. A terminal without the sign shows a question mark.
+ROUGH = "≈"
+ROUGH_LEGEND = (
+    f"{ROUGH}[…]  rough interval: from fewer than {FEW_UNITS} independent samples "
+    "(utterances, rounds, batches or points of a fit)"
+)
 # Digits of a number that has no interval to say how many are meaningful.
 PLAIN_DIGITS = 3
 
@@ -32,8 +39,8 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 
 def missing(estimate: Estimate) -> str:
-    """Return the text in place of a missing number: a dash, or `untrained`."""
-    return UNTRAINED if estimate.code == UNTRAINED else DASH
+    """Return the text in place of a missing number: a dash, `untrained`, or `undecided`."""
+    return estimate.code if estimate.code in (UNTRAINED, UNDECIDED) else DASH
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
@@ -42,14 +49,14 @@ def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DEC
 
 
 def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
-    """The interval in brackets; empty where there is none, or where it is the value itself."""
+    """The interval in brackets, marked where it is rough; empty where there is none, or it is the value itself."""
     if estimate.value is None or estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
-    return f"[{low}{between}{high}]"
+    return f"{ROUGH if estimate.rough else ''}[{low}{between}{high}]"
 
 
 def format_number(number: float, decimals: int) -> str:
@@ -128,9 +135,14 @@ def verdict_text(change: Change) -> str:
     return f"{change.verdict} ({counted(change.more_rounds, 'more round')})"
 
 
+def change_estimate(change: Change) -> Estimate:
+    """Return the ratio or difference of a change as an estimate."""
+    return Estimate(change.value, change.low, change.high, rough=change.rough)
+
+
 def effect_text(change: Change) -> str:
     """Return the ratio, or the difference in percentage points, with its interval."""
-    estimate = Estimate(change.value, change.low, change.high)
+    estimate = change_estimate(change)
     if change.by == "ratio":
         return format_interval(estimate, most=_RATIO_DECIMALS)
     return f"{format_interval(estimate, scale=100)} points" if change.value is not None else DASH

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stopwav.record import Result
+from stopwav.report.text import ROUGH
 from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
@@ -109,7 +110,8 @@ def seconds_text(estimate: Estimate) -> str:
         return "–"
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:.3g} s"
-    return f"{estimate.value:.3g} [{estimate.low:.3g}–{estimate.high:.3g}] s"
+    mark = ROUGH if estimate.rough else ""
+    return f"{estimate.value:.3g} {mark}[{estimate.low:.3g}–{estimate.high:.3g}] s"
 
 
 def _term(estimate: Estimate, factor: str) -> str:

@@ -194,7 +194,12 @@ PACE = {
         ratio("inverse real-time factor (RTFx)", "Σ audio / Σ compute: seconds of audio processed per second."),
         headline="RTFx",
     ),
-    "keeps_up": Definition("keeps up", "bool", "1 where RTF < 1 and the backlog does not grow, 0 where not."),
+    "keeps_up": Definition(
+        "keeps up",
+        "bool",
+        "1 where RTF is surely below 1 and the backlog not surely growing, 0 where RTF is surely above 1 or the "
+        "backlog surely growing, none where the intervals leave it undecided.",
+    ),
     "backlog_slope": Definition(
         "backlog slope", "s/s", "Seconds by which the queue's low points rise per second of audio, mean over streams."
     ),
@@ -281,6 +286,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "What the machine does": {
         "rtf": "",
         "rtfx": "",
+        "keeps_up": "",
         "chunk_lag_p50": "ms",
         "chunk_lag_p95": "ms",
         "chunk_lag_p99": "ms",
@@ -340,4 +346,4 @@ def _is_shown(metric: str, heading: str, results: Sequence[Result]) -> bool:
     # That texts mean nothing is said once, in place of the errors.
     if metric != "wer" and all(estimate.code == UNTRAINED for estimate in estimates):
         return False
-    return any(estimate.value != 0 or estimate.high for estimate in estimates)
+    return any(estimate.value != 0 or estimate.high or estimate.unit == "bool" for estimate in estimates)

@@ -200,22 +200,17 @@ def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:
 
     What is sure is what a whole interval shows; where it shows neither, the verdict is undecided.
     """
-    if rtf.value is None:
-        return Estimate(None, unit="bool", note=rtf.note)
     side = side_of(rtf, 1.0)
     if side == "above" or side_of(slope, 0.0) == "above":
         return Estimate(0.0, unit="bool", n=rtf.n)
-    if side == "undecided":
-        interval = f"the interval of RTF, {rtf.low:.3g} to {rtf.high:.3g}, includes 1" if rtf.low is not None else ""
-        reason = interval or f"RTF {rtf.value:.3g} has {rtf.note or 'no interval'}"
-    elif slope.value is not None and slope.value > 0 and slope.low is None:
-        reason = f"the backlog grows by {slope.value:.3g} s per second of audio, with {slope.note or 'no interval'}"
-    else:
+    if side == "below" and not (slope.low is None and (slope.value or 0.0) > 0):
         note = "judged by real-time factor alone: streams under 2 s have no trend" if slope.value is None else ""
         return Estimate(1.0, unit="bool", n=rtf.n, note=note)
-    return Estimate(
-        None, unit="bool", n=rtf.n, note=f"{UNDECIDED}: {reason}; more utterances would decide", code=UNDECIDED
-    )
+    reason = "the interval of RTF includes 1" if rtf.low is not None else f"RTF has {rtf.note or 'no interval'}"
+    if side == "below":
+        reason = f"the backlog grows, with {slope.note or 'no interval'}"
+    note = f"{UNDECIDED}: {reason}; more utterances would decide"
+    return Estimate(None, unit="bool", n=rtf.n, note=note, code=UNDECIDED)
 
 
 def process_metrics(pieces: Sequence[Piece]) -> dict[str, Estimate]:
