@@ -54,6 +54,8 @@ def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMAL
         return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
+    if not low.strip("0.") and estimate.low * scale >= 10.0 ** -(most + 2):
+        low = f"{estimate.low * scale:.1g}"  # a positive end is not shown as 0, which a positive quantity never is
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
     return f"{ROUGH if estimate.rough else ''}[{low}{between}{high}]"

@@ -116,25 +116,29 @@ def cluster_ratio(
     drawn = _draw(top, bottom, design, seed, positive) if design.clusters > 1 else None
     if drawn is None:
         return Estimate(value, n=top.size, unit=unit, note=_why_no_interval(design))
-    low, high = _widened(math.log(value) if drawn.logarithmic else value, drawn)
+    below, above = _arms(math.log(value) if drawn.logarithmic else value, drawn)
     if drawn.logarithmic:
-        if high - low > 2 * WIDEST:
+        if below + above > 2 * WIDEST:
             note = f"no interval: {design.clusters} independent samples differ too much for one"
             return Estimate(value, n=top.size, unit=unit, note=note)
-        low, high = math.exp(low), math.exp(high)
-    elif top.min() >= 0 and bottom.min() >= 0:
-        low = max(0.0, low)  # widening must not leave the range of the ratio
+        low, high = value * math.exp(-below), value * math.exp(above)
+    else:
+        low, high = value - below, value + above
+        if top.min() >= 0 and bottom.min() >= 0:
+            low = max(0.0, low)  # widening must not leave the range of the ratio
     rough = is_rough(design.clusters)
     return Estimate(value, low, high, top.size, unit, _few_clusters_note(design), rough=rough)
 
 
-def _widened(centre: float, drawn: _Replicates) -> tuple[float, float]:
-    """Return the ends of the percentile interval, widened from normal to t: with few clusters it is too narrow."""
+def _arms(centre: float, drawn: _Replicates) -> tuple[float, float]:
+    """Return how far the percentile interval reaches below and above its centre, widened from normal to t.
+
+    With few clusters it is too narrow, as normal intervals are.
+    """
     low, high = np.quantile(drawn.ratios, (0.025, 0.975))
     spread = float(drawn.ratios.std())
     stretch = t_quantile(0.975, drawn.df) * math.sqrt(drawn.variance) / (_NORMAL * spread) if spread else 1.0
-    stretch = max(1.0, stretch)
-    return float(centre - stretch * (centre - low)), float(centre + stretch * (high - centre))
+    return max(1.0, stretch) * float(centre - low), max(1.0, stretch) * float(high - centre)
 
 
 def paired_ratio_difference(num_a: ArrayLike, num_b: ArrayLike, denominators: ArrayLike, seed: int = 0) -> Estimate:

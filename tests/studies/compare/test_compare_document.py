@@ -93,7 +93,7 @@ def test_curves_hold_the_numbers_of_the_results(tmp_path: Path) -> None:
             assert (estimate.value, estimate.low, estimate.high) == pytest.approx(
                 tuple(float(str(row[end])) / scale for end in ("value", "low", "high"))
             )
-    assert "A: 10.1 [9.9–10.4] J for 1 s, 80.8 [78.8–82.8] J for 8 s." in charts(record)["energy"].description
+    assert "A: 10.1 ≈[9.9–10.4] J for 1 s, 80.8 ≈[78.8–82.8] J for 8 s." in charts(record)["energy"].description
 
 
 def test_no_line_is_drawn_across_a_length_that_failed(tmp_path: Path) -> None:
