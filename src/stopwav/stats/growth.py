@@ -89,8 +89,7 @@ class GrowthFit:
             ends.append(self.quadratic.predict(x)[1:])
         lows, highs = ([end for end in column if end is not None] for column in zip(*ends, strict=True))
         if len(lows) < len(ends):
-            why = "no interval: the fit, or one with a quadratic term, says too little there; measure it"
-            return Estimate(value, unit=unit, note=f"{note}; {why}")
+            return Estimate(value, unit=unit, note=f"{note}; no interval: too uncertain there; measure it")
         return Estimate(value, min(lows), max(highs), unit=unit, note=note, rough=self.rough)
 
     @property
