@@ -14,10 +14,7 @@ from stopwav.stats.estimate import FEW_UNITS
 DASH = "–"
 # Before an interval from few independent units, and what it means. A terminal without the sign shows a question mark.
 ROUGH = "≈"
-ROUGH_LEGEND = (
-    f"{ROUGH}[…]  rough interval: from fewer than {FEW_UNITS} independent samples "
-    "(utterances, rounds, batches or points of a fit)"
-)
+ROUGH_LEGEND = f"{ROUGH}[…]  rough interval: from fewer than {FEW_UNITS} utterances, rounds, batches or points"
 # Digits of a number that has no interval to say how many are meaningful.
 PLAIN_DIGITS = 3
 
@@ -54,7 +51,7 @@ def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMAL
         return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
-    if not low.strip("0.") and estimate.low * scale >= 10.0 ** -(most + 2):
+    if not low.strip("0.") and high.strip("0.") and estimate.low * scale >= 10.0 ** -(most + 2):
         low = f"{estimate.low * scale:.1g}"  # a positive end is not shown as 0, which a positive quantity never is
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
@@ -76,7 +73,11 @@ def _decimals(estimate: Estimate, scale: float, most: int) -> int:
     assert estimate.value is not None
     size, digits = abs(estimate.value * scale), PLAIN_DIGITS
     if estimate.low is not None and estimate.high is not None and estimate.high > estimate.low:
-        size, digits = (estimate.high - estimate.low) / 2 * scale, 1
+        width = estimate.high - estimate.low
+        if estimate.value > 0 and estimate.low > 0:
+            # Of a wide interval the relative half-width: RTFx 1.4 [1.1–6.0] must not be shown as 1 [1–6].
+            width = min(width, estimate.value * math.log(estimate.high / estimate.low))
+        size, digits = width / 2 * scale, 1
     if size == 0 or not math.isfinite(size):
         return 0
     logarithm = math.log10(size)

@@ -72,7 +72,7 @@ def test_undecided_is_said_wherever_it_is_shown(undecided: Path) -> None:
 
 
 def test_what_rests_on_three_processes_is_rough_in_every_medium(undecided: Path, tmp_path: Path) -> None:
-    legend = "rough interval: from fewer than 5 independent samples"
+    legend = "rough interval: from fewer than 5 utterances, rounds"
     metrics = json.loads(command("report", undecided, "--json").stdout)["results"][0]["metrics"]
     assert metrics["load_time"]["rough"] is True  # of 3 processes
     assert metrics["rtf"]["rough"] is False  # of 6 utterances
