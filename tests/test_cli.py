@@ -207,7 +207,7 @@ def test_the_demo_measures_both_recognisers(tmp_path: Path, monkeypatch: pytest.
 def check_demo(printed: str, run: Path) -> None:
     for engine in ("pocketsphinx", "moonshine"):
         # Whether it keeps up is the machine's to say.
-        assert re.search(rf"{engine}: (keeps up|does not keep up \(.*\)); word\s+latency\s", printed, re.S)
+        assert re.search(rf"{engine}: (keeps up|does not keep up \(.*\)|whether it keeps up\s+is\s+undecided.*); word\s+latency\s", printed, re.S)
     spec = json.loads(run.read_text().partition("\n")[0])["spec"]
     assert (spec["corpus"], spec["pace"], spec["rounds"], spec["limit"]) == ("bundled", "virtual", 1, None)
     # Whatever else is installed: only these two have a trained model in their package.
