@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from stopwav.errors import StopwavError
@@ -47,7 +47,7 @@ class Gain:
     lag_p95: Change
     lag_p50: Change
     wer: Change
-    words_per_s: float | None = None
+    words_per_s: float | None = field(default=None, kw_only=True)
 
     @property
     def felt_s(self) -> float | None:
