@@ -34,12 +34,12 @@ class EngineInfo:
     notes: tuple[str, ...] = ()
     # Weights that were never trained: times are meaningful, texts and word error rates are not.
     untrained: bool = False
-    # How many symbols a second untrained weights were set to emit on speech; None where nothing was set.
-    symbols_per_s: float | None = None
     # The language it recognises, such as `en` or `de`; "" for several or unknown.
     language: str = ""
     # Whether its time depends on what is said, as with any search; then noise cannot replace speech.
     data_dependent: bool = True
+    # How many symbols a second untrained weights were set to emit on speech; None where nothing was set.
+    symbols_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values."""

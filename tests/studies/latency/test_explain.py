@@ -160,7 +160,7 @@ def test_random_weights_that_write_at_another_rate_are_not_ranked(tmp_path: Path
     done = command("report", saved(record, tmp_path / "run.jsonl"))
     text = " ".join(done.stdout.split())
     assert f"not ranked: search=greedy: random weights write {3 / 20 * found.words_per_s:.1f} words a second" in text
-    assert "of 1 settings tried, 1 shortens the wait: beam=5" in text
+    assert "of 2 settings tried, 1 shortens the wait: beam=5" in text
     assert "; 1 not ranked" in text
     printed = json.loads(command("report", tmp_path / "run.jsonl", "--json").stdout)["explanation"]
     assert [(item["setting"], item["code"]) for item in printed["left_out"]] == [("search=greedy", "other-rate")]

@@ -86,6 +86,7 @@ def explanation_finding(explanation: Explanation) -> str:
     unranked = sum(setting.code == "other-rate" for setting in explanation.left_out)
     if not gains:
         return f"{explanation.base}: no setting could be {'ranked' if unranked else 'measured'}"
+    tried = len(gains) + unranked
     helping = [gain for gain in gains if gain.felt.verdict == "faster" and gain.felt_s is not None]
     listed = ", ".join(f"{gain.setting} by {format_number(-1e3 * (gain.felt_s or 0), 0)} ms" for gain in helping)
     undecided = [gain.felt.more_rounds for gain in gains if gain.felt.verdict == "undecided"]
@@ -95,8 +96,8 @@ def explanation_finding(explanation: Explanation) -> str:
     rest += f"; {unranked} not ranked" if unranked else ""
     if helping:
         verb = "shortens" if len(helping) == 1 else "shorten"
-        return f"{explanation.base}: of {len(gains)} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
-    return f"{explanation.base}: none of {len(gains)} settings tried is shown to shorten the wait{rest}"
+        return f"{explanation.base}: of {tried} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
+    return f"{explanation.base}: none of {tried} settings tried is shown to shorten the wait{rest}"
 
 
 def _pace(result: Result) -> str:

@@ -28,8 +28,7 @@ _FELT = ("word_latency_p50", "longest_wait_p95", "longest_wait_p50")
 # Untrained weights that wrote a third more made 7 % more calls in a beam search, which is a part of a chunk's time: a
 # fifth moves that time by little more than the threshold of a verdict.
 RATE_TOLERANCE = 0.2
-# Why a setting is not ranked: it is not available here, it failed, or its untrained weights wrote
-# at another rate than those of the base.
+# Why a setting is not ranked: it is not available here, it failed, or untrained weights wrote at another rate with it.
 LeftOutCode = Literal["unavailable", "failed", "other-rate"]
 
 
