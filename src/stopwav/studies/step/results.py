@@ -205,6 +205,8 @@ def _params(record: Record, ready: Mapping[str, Any] | None, steps: CompletedSte
     return {
         "kind": "step",
         **{name: spec[name] for name in (*settings, "max_frames", "batch_size", "sort")},
+        # What the frames of the shapes are; a run from before there was a choice took all as encoder frames.
+        "frames": record.header.corpus.get("frames", "encoder"),
         "class": None if ready is None else ready["model"],
         "clock": "device" if steps.by_device else "wall",
         "profile": _first_data(record, "profile"),
