@@ -100,9 +100,7 @@ def parse_schedule(value: Any) -> Schedule:
         if unknown or fields.get("repeat") == 0:
             raise ValueError
     except (TypeError, ValueError):
-        message = (
-            f"schedule {value!r}: give wait, warmup, active and repeat, such as wait=10,warmup=10,active=20,repeat=2"
-        )
+        message = "give wait, warmup, active and repeat (1 or more), such as wait=10,warmup=10,active=20,repeat=2"
         raise StopwavError(message) from None
     return Schedule(**{**defaults, **fields})
 

@@ -8,9 +8,12 @@ from pydantic import Field, model_validator
 
 from stopwav.speech.shapes import SUBSAMPLING, FrameKind
 from stopwav.studies.spec import Option, StudySpec
+from stopwav.studies.traces import ScheduleText
 
 # The most frames before subsampling that a batch of the published experiment holds.
 MAX_FRAMES = 30_000
+# One step is enough to see what is large; the first under the profiler is slow.
+PROFILE_SCHEDULE = "wait=0,warmup=1,active=1,repeat=1"
 # Optimisers of the reference; a job of your own brings its own.
 Optimizer = Literal["adamw", "adam", "sgd"]
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -72,7 +75,11 @@ class StepSpec(StudySpec):
     memory_limit_gb: Annotated[
         float | None, Option("GB of host memory that a process may use before it counts as out of memory.")
     ] = Field(default=None, gt=0)
-    profile: Annotated[bool, Option("Run one more step under torch.profiler: operators, kernels, a trace.")] = False
+    profile: Annotated[bool, Option("Run more steps under torch.profiler: operators, kernels, a trace.")] = False
+    profile_schedule: Annotated[
+        ScheduleText,
+        Option("Steps to wait, warm up and record under --profile, and repetitions; implies --profile.", stored=False),
+    ] = PROFILE_SCHEDULE
     seed: Annotated[int, Option("Seed of weights, features and batches.")] = Field(default=0, ge=0)
 
     @model_validator(mode="after")
@@ -83,4 +90,6 @@ class StepSpec(StudySpec):
             self.max_frames, self.sort = MAX_FRAMES, True
         if self.autocast and self.dtype == "float32":
             raise ValueError("--autocast computes in bfloat16 or float16: give one of them as --dtype")
+        if self.profile_schedule != PROFILE_SCHEDULE:
+            self.profile = True
         return self
