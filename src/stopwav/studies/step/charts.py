@@ -194,7 +194,8 @@ def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     parts = list(dict.fromkeys(row["part"] for row in rows))
     farthest = max(abs(row["ratio"] - 1) for row in rows) or 1.0
     # The page's colours are CSS variables, between which Vega cannot interpolate: their opacity says how far.
-    colours = alt.Scale(domain=["faster", "slower"], range=[ink("engine-0"), ink("engine-1")])
+    inks = {"faster": ink("engine-0"), "slower": ink("engine-1")}
+    colours = alt.Scale(domain=list(inks), range=list(inks.values()))
     opacities = alt.Scale(domain=[0, farthest], range=[0, 1])
     cells = (
         chart_of(rows)
@@ -215,5 +216,6 @@ def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     return Chart(
         "Layers side by side",
         spec_of(alt.layer(cells), 30 * len(parts) + 50),
-        "Each layer's time over the mean of its row: blue is faster, orange is slower.",
+        "Each layer's time over the mean of its row: the stronger the colour, the farther from it.",
+        tuple(Key(pace, colour) for pace, colour in inks.items()),
     )
