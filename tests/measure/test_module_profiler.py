@@ -303,3 +303,33 @@ def test_on_cuda_matrices_of_known_size_get_their_shares_back() -> None:
         times = [found.parts[str(index), phase].device_s or 0.0 for index in range(3)]
         for one, expected in zip(times, (0.6, 0.3, 0.1), strict=True):
             assert one / sum(times) == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("again", [False, True])
+def test_on_cuda_a_module_inside_a_label_carries_it_in_both_directions(again: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.product = nn.Linear(1024, 1024)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with record_function("outer"):
+                return checkpoint(self.product, x, use_reentrant=False) if again else self.product(x)
+
+    model = Model().to("cuda")
+    data = torch.randn(1024, 1024, device="cuda", requires_grad=True)
+    job = TrainingJob(
+        model, lambda _: (data, None), lambda y, _: y.square().sum(), torch.optim.SGD(model.parameters()), "cuda"
+    )
+    timer = StepTimer("cuda")
+    timer.begin()
+    with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
+        run_step(job, 0, profiler)
+    parts = [(*split_labels(row), phase) for row, phase in timer.end().parts]
+    assert {(labels, phase) for row, labels, phase in parts if row == "product"} == {
+        (("outer",), "forward"),
+        (("outer",), "backward"),
+    }
+    assert profiler.label_calls == {("outer",): 1}
