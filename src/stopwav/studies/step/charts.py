@@ -175,6 +175,7 @@ def _timeline(moments: Sequence[Sequence[Any]]) -> Chart:
 def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
     """The time of each layer in each row of repeated layers, against the mean of its row."""
     by_name = {row.name: row for row in tree.rows}
+    repeated = [row.name for row in tree.rows if members_of(row)]
     for row in tree.rows:
         members = members_of(row)
         times = [by_name[member].metrics["total_time"].value or 0.0 for member in members]
@@ -182,12 +183,18 @@ def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
         for number, (member, time_s) in enumerate(zip(members, times, strict=True)):
             if mean:
                 yield {
-                    "part": plain(row.name, 60),
+                    "part": plain(_short_name(row.name, repeated), 60),
                     "layer": number,
                     "path": plain(member, 80),
                     "ms": 1e3 * time_s,
                     "ratio": time_s / mean,
                 }
+
+
+def _short_name(name: str, names: Sequence[str]) -> str:
+    """A name without that of the layer it is part of, where no other is then the same: a telephone is narrow."""
+    short = {other: other.rpartition("*.")[2] or other for other in names}
+    return short[name] if list(short.values()).count(short[name]) == 1 else name
 
 
 def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
