@@ -152,6 +152,8 @@ def test_a_sentencepiece_model_counts_its_pieces(tmp_path: Path) -> None:
         ("a.csv", "frames,tokens\n1,2\n", "must be T,U, or of a histogram"),
         ("a.csv", "T,U\n1,x\n", "not a file of shapes"),
         ("a.csv", "T,U\n0,3\n", "1 frame"),
+        ("a.csv", "# digest: 0\n# subsampling: much\nT,U\n9,3\n", "not a file of shapes"),
+        ("a.csv", "t_low,t_high,u_low,u_high,count\n8,1,0,3,2\n", "not a file of shapes"),
         ("a.jsonl", '{"duration": 3}\n', "neither a NeMo entry nor a Lhotse cut"),
         ("a.jsonl", "{", "not JSON"),
     ],

@@ -60,9 +60,6 @@ class Schedule:
         """Return the number of steps in a loop with that many cycles."""
         return self.skip_first + cycles * self.cycle_steps - self._steps_not_waited
 
-    def __str__(self) -> str:
-        return f"wait={self.wait},warmup={self.warmup},active={self.active},repeat={self.repeat}"
-
     @property
     def _steps_not_waited(self) -> int:
         """The wait steps that the first cycle leaves out."""
@@ -103,6 +100,11 @@ def parse_schedule(value: Any) -> Schedule:
         message = "give wait, warmup, active and repeat (1 or more), such as wait=10,warmup=10,active=20,repeat=2"
         raise StopwavError(message) from None
     return Schedule(**{**defaults, **fields})
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Return the schedule as `parse_schedule` reads it."""
+    return f"wait={schedule.wait},warmup={schedule.warmup},active={schedule.active},repeat={schedule.repeat}"
 
 
 class Tracer:

@@ -245,6 +245,7 @@ def _sentencepiece(path: str) -> Callable[[str], int]:
 def _read(path: Path, frames: FrameKind | None, subsampling: int, seed: int) -> Shapes:
     try:
         pairs, about = _READERS[path.suffix](path, seed)
+        factor = int(about.get("subsampling", subsampling))
     except StopwavError:
         raise
     except Exception as error:  # NumPy and PyTorch raise many kinds of errors for a wrong file
@@ -261,7 +262,6 @@ def _read(path: Path, frames: FrameKind | None, subsampling: int, seed: int) -> 
     if kind == "input":
         shapes = _subsampled_shapes(name, integers, digest, note or "input frames", subsampling)
         return replace(shapes, frame_kind="input", guess=guess)
-    factor = int(about.get("subsampling", subsampling))
     return Shapes(name, integers[:, 0], integers[:, 1], digest, note, factor, guess=guess)
 
 

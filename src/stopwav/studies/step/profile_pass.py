@@ -49,6 +49,8 @@ def profile_steps(
     job: TrainingJob, rows: RowSet, folder: Path, first: int, batches: int, schedule: Schedule
 ) -> dict[str, Any]:
     """Return the operators, kernels and idle time of the active steps, and which module they belong to."""
+    from stopwav.profiling.schedule import schedule_text
+
     for leftover in folder.glob("*.pt.trace.*"):
         leftover.unlink()  # of a process that was killed before its profile was recorded
     work: _Work = {}
@@ -68,7 +70,7 @@ def profile_steps(
         "operator_tables": [str(Path(file).with_suffix(OPERATORS)) for file in files],
         "step": first,
         "steps": schedule.active * schedule.repeat,
-        "schedule": str(schedule),
+        "schedule": schedule_text(schedule),
         "modules": _by_module(work),
         "lost": lost,
         **_tables(folder),
