@@ -39,7 +39,7 @@ from stopwav.stats import Estimate, minimum_count
 from stopwav.stats.change import Change
 from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain
-from stopwav.studies.latency.metrics import BY_DEFINITION
+from stopwav.studies.latency.metrics import SAID
 from stopwav.studies.study import StudyRun
 
 # Where the count stands in a reason; no note holds it.
@@ -112,8 +112,8 @@ def _wait(result: Result) -> str:
     if p50.code == UNTRAINED:
         return f"{UNTRAINED}: no words to time"
     if p50.value is None:
-        lag = result.metrics["chunk_lag_p50"]
-        chunks = f"; chunk latency {format_value(lag, 1e3)} ms (P50)" if lag.value is not None else ""
+        lag = result.metrics["chunk_lag_p95"]
+        chunks = f"; chunk latency {format_value(lag, 1e3)} ms (P95)" if lag.value is not None else ""
         return f"word latency is unknown ({p50.note}){chunks if p50.code == NO_TRANSCRIPT else ''}"
     tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
     return f"word latency {format_value(p50)} s (P50){tail}"
@@ -192,16 +192,7 @@ def _missing_reasons(results: Sequence[Result]) -> Iterator[str]:
     for _, metrics in shown_sections(results):
         for metric, unit in metrics.items():
             for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
-                if (
-                    estimate.low is None
-                    and estimate.note
-                    and estimate.code
-                    not in (
-                        UNTRAINED,
-                        NO_TRANSCRIPT,
-                        BY_DEFINITION,
-                    )
-                ):
+                if estimate.low is None and estimate.note and estimate.code not in SAID:
                     reason, count = _reason(estimate, metric)
                     counts.setdefault(reason, []).append(count)
                     labels.setdefault(reason, {})[label_of(metric, unit)] = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stopwav.record import Piece
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Piece
 from stopwav.speech.events import Trace, trace_from_json
 from stopwav.speech.latency import (
     STAGES,
@@ -38,6 +38,8 @@ WAITING = ("buffering", "lookahead", "emission")
 COMPUTING = (*STAGES, "other")
 # The code of what follows from the settings or from other metrics, and has no interval of its own.
 BY_DEFINITION = "by-definition"
+# The codes for which a cell, or the definition of its metric, says why there is no number or interval.
+SAID = (UNTRAINED, NO_TRANSCRIPT, BY_DEFINITION)
 
 
 @dataclass(frozen=True)
