@@ -18,7 +18,7 @@ NOISE_LEVEL = 0.1
 
 
 def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -> Audio:
-    """Return seconds of noise, or of speech: bundled, of a file, or of the files of a folder or another corpus in a row.
+    """Return seconds of noise, of bundled speech, of a file, or of a folder's files in a row.
 
     They are cut where they are longer, and repeated where shorter.
     """

@@ -20,9 +20,9 @@ from stopwav.studies.stored_rounds import take_round
 def grid(spec: GridSpec) -> Record:
     """Return the run of a grid: every cell in `rounds` fresh processes, in an order drawn again for each round.
 
-    `audio` is `bundled` speech, `noise`, a file or a folder, cut or repeated to the length. `plan` says how a round is measured;
-    its rounds, limits and seed are those given here. With `traces`, each cell that completed is profiled once more
-    after the sweep, in a pass that no number comes from; its trace is written beside the run file.
+    `audio` is `bundled` speech, `noise`, a file or a folder, cut or repeated to the length. `plan` says how a round is
+    measured; its rounds, limits and seed are those given here. With `traces`, each cell that completed is profiled once
+    more after the sweep, in a pass that no number comes from; its trace is written beside the run file.
     """
     header, same = partial(_header, spec), partial(_is_same, spec)
     with open_record("grid", spec, header, same=same, append=spec.traces) as record:

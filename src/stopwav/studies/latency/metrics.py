@@ -127,9 +127,10 @@ def _sum_of_p95s(metrics: Mapping[str, Estimate]) -> Estimate:
 
 
 def _word_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
-    """Delays of the reference words that were recognised, and the share of each cause."""
-    shown = [(s, [delay for delay in s.delays if delay.waterfall is not None]) for s in streams]
-    stable = [(s, [delay for delay in s.delays if delay.committed_s is not None]) for s in streams]
+    """Delays of the reference words that were recognised, and the share of each cause, over streams with word times."""
+    timed = [stream for stream in streams if stream.delays]
+    shown = [(s, [delay for delay in s.delays if delay.waterfall is not None]) for s in timed]
+    stable = [(s, [delay for delay in s.delays if delay.committed_s is not None]) for s in timed]
     metrics = _Percentiles(shown, seed)("word_latency", lambda delay: delay.latency_s)
     metrics |= _Percentiles(stable, seed)("stabilisation", lambda delay: delay.stabilisation_s)
     metrics |= _Percentiles(stable, seed)("committed_latency", lambda delay: delay.committed_s)
@@ -201,8 +202,9 @@ def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
         "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
         "normalised_erasure": cluster_ratio([erased_words(s.texts) for s in streams], final, *labels, seed=seed),
     }
-    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in streams]
-    share = cluster_ratio(recognised, [len(s.delays) for s in streams], *labels, seed=seed)
+    timed = [s for s in streams if s.delays]
+    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in timed]
+    share = cluster_ratio(recognised, [len(s.delays) for s in timed], *_labels(timed), seed=seed)
     metrics["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
     return metrics
 
