@@ -70,9 +70,14 @@ class CharacterErrorCount:
 
 
 def count_character_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> CharacterErrorCount:
-    """Count the character errors of normalised words."""
-    count = count_word_errors(" ".join(ref_words), " ".join(hyp_words))
-    return CharacterErrorCount(count.errors, count.words)
+    """Count the fewest substitutions, deletions and insertions of characters in normalised words."""
+    ref, hyp = " ".join(ref_words), " ".join(hyp_words)
+    if not ref or not hyp:  # jiwer rejects an empty reference
+        return CharacterErrorCount(len(ref) + len(hyp), len(ref))
+    import jiwer  # as below
+
+    output = jiwer.process_characters(ref, hyp)
+    return CharacterErrorCount(output.substitutions + output.deletions + output.insertions, len(ref))
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCount:
