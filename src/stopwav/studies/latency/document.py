@@ -112,9 +112,9 @@ def _wait(result: Result) -> str:
     if p50.code == UNTRAINED:
         return f"{UNTRAINED}: no words to time"
     if p50.value is None:
-        lag = result.metrics["chunk_lag_p95"]
+        lag = result.metrics["chunk_lag_p95"] if p50.code == NO_TRANSCRIPT else p50
         chunks = f"; chunk latency {format_value(lag, 1e3)} ms (P95)" if lag.value is not None else ""
-        return f"word latency is unknown ({p50.note}){chunks if p50.code == NO_TRANSCRIPT else ''}"
+        return f"word latency is unknown ({p50.note}){chunks}"
     tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
     return f"word latency {format_value(p50)} s (P50){tail}"
 
