@@ -129,7 +129,8 @@ the command that installs it.
 `loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
 
 `shapes`: `{"name", "digest", "note", "utterances", "frames", "frames_guess", "subsampling",
-"T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…}, "padding_efficiency"}`, the last in batches of 30, unsorted.
+"T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…}, "padding_efficiency"}`, the last in
+batches of 30, unsorted.
 
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count those
 that were written.

@@ -167,7 +167,7 @@ STEP_DATA = {
             "clean": "`wall_s`, `device_s`, and both of them by phase",
             "watched": "`wall_s`, `device_s`; `parts`, each row, phase, wall and device seconds; `calls` by row; "
             "`stages`; rows `recomputed` by a checkpoint; `callers` that do not hold the module they call; `labels`, "
-            "each the labels of `record_function` that were open, phase, wall and device seconds; and their `label_calls`",
+            "each the labels of `record_function` that were open, phase and seconds; and their `label_calls`",
         },
     ),
     '["memory", 0]': (
