@@ -12,7 +12,8 @@ import pytest
 from fake_machine import Bench, FakeNvml, tree
 
 from stopwav.measure.energy import measure_energy
-from stopwav.measure.meters import Meter, Meters, NoMeter, battery_meter, find_meters, nvml_meter, rapl_meter
+from stopwav.measure.meter import Meter, Meters, NoMeter
+from stopwav.measure.meters import battery_meter, find_meters, nvml_meter, rapl_meter
 from stopwav.measure.nvml import NoNvml, start_nvml
 
 RANGE_UJ = 262_143_328_850  # what a real package reports
