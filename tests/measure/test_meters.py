@@ -217,7 +217,7 @@ def test_nvml_that_does_not_start_or_finds_nothing_says_so() -> None:
 def test_a_machine_with_nothing_gives_a_reason_for_each(tmp_path: Path) -> None:
     meters = find_meters(tmp_path, NoNvml("nvidia-ml-py is not installed"))
     assert meters.found == ()
-    assert [missing.source for missing in meters.missing] == ["NVML", "RAPL", "battery"]
+    assert [missing.source for missing in meters.missing] == ["NVML", "RAPL", "INA", "PMIC", "battery"]
     note = measure_energy(lambda: None, meters).note or ""
     assert all(missing.reason in note for missing in meters.missing)
 

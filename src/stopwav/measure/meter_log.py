@@ -21,7 +21,7 @@ GAP = 3.0
 # With fewer than two readings, a window's energy would come from readings outside it.
 MIN_READINGS = 2
 # A log is read this often while a reading is awaited.
-POLL_S = 0.2
+POLL_S = 0.5
 # The wait ends when nothing new came for five of the log's usual intervals, or for 15 s: meters that log over a network
 # write every second and a few seconds late.
 WAIT_INTERVALS = 5.0
