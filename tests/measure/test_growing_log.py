@@ -103,6 +103,15 @@ def test_a_log_that_grows_for_ever_too_late_is_given_up(tmp_path: Path, monkeypa
     assert wait(path, bench, 290).waited_s == pytest.approx(MAX_WAIT_S, abs=6)
 
 
+def test_a_log_that_has_just_begun_is_no_fault_before_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "meter.csv"
+    for text in ("", "timestamp,watts\n", "timestamp,watts\n1700000000,5\n1700"):
+        path.write_text(text)
+        assert len(read_growing_log(path, fewest=0).times_s) == text.count("\n") // 2
+        with pytest.raises(StopwavError, match="needs 2"):
+            read_growing_log(path)
+
+
 def test_a_rotated_log_is_read_with_what_came_before(tmp_path: Path) -> None:
     path = tmp_path / "meter.csv"
     (tmp_path / "meter.csv.1").write_text("timestamp,watts\n" + lines(0, 1, 2))

@@ -108,8 +108,8 @@ def log_files(path: Path) -> list[Path]:
     return [file for file in files if file.exists()]
 
 
-def read_meter_log(path: Path) -> MeterLog:
-    """Read the log of a meter, in any of the formats of `log_formats`; errors name the line.
+def read_meter_log(path: Path, fewest: int = MIN_READINGS) -> MeterLog:
+    """Read the log of a meter, in any of the formats of `log_formats`; errors name the line, or too few readings.
 
     Of a log that is being written, the last line is left out until it is complete.
     """
@@ -117,15 +117,15 @@ def read_meter_log(path: Path) -> MeterLog:
     readings = [reading for log in parsed for reading in _in_order(path, log.readings)]
     if len(parsed) > 1 and any(after <= before for (before, _), (after, _) in pairwise(readings)):
         readings = _in_order(path, parsed[-1].readings)  # FILE.1 is not what came before
-    if len(readings) < MIN_READINGS:
-        raise StopwavError(f"meter log {path}: readings: {len(readings)}, needs {MIN_READINGS}; {FORM}")
+    if len(readings) < fewest:
+        raise StopwavError(f"meter log {path}: readings: {len(readings)}, needs {fewest}; {FORM}")
     return MeterLog(tuple(time_s for time_s, _ in readings), tuple(watts for _, watts in readings), parsed[-1].source)
 
 
-def read_growing_log(path: Path, epoch_s: Callable[[], float] = time.time) -> MeterLog:
+def read_growing_log(path: Path, epoch_s: Callable[[], float] = time.time, fewest: int = MIN_READINGS) -> MeterLog:
     """Read a log while it is written; one whose clock is ahead is refused, since its readings are of other work."""
-    log = read_meter_log(path)
-    ahead_s = log.times_s[-1] - epoch_s()
+    log = read_meter_log(path, fewest)
+    ahead_s = log.times_s[-1] - epoch_s() if log.times_s else 0.0
     if ahead_s > AHEAD_S:
         raise StopwavError(f"meter log {path}: its newest reading is {ahead_s:.0f} s in the future; {_SAME_CLOCK}")
     return log

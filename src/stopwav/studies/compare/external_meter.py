@@ -22,9 +22,9 @@ from stopwav.studies.compare.pieces import (
 
 
 def check_meter_log(path: Path) -> None:
-    """Raise for a faulty meter log before anything is measured; the log may also begin during the run."""
+    """Raise for a faulty meter log before anything is measured; it may be empty, or begin during the run."""
     if log_files(path):
-        read_growing_log(path)
+        read_growing_log(path, fewest=0)
     elif not path.parent.is_dir():
         raise StopwavError(f"--meter-csv {path}: there is no folder {path.parent}; name the file that the meter writes")
 
