@@ -98,25 +98,21 @@ class MeterLog:
 
 
 def log_files(path: Path) -> list[Path]:
-    """Return the files of a log, oldest first: what was rotated away as FILE.1, FILE, or the reports of powertop.
-
-    powertop writes FILE as FILE-DATE-TIME, one for each of its iterations.
-    """
+    """Return the files of a log that are there: FILE, or what powertop writes for each iteration, FILE-DATE-TIME."""
     digits = "[0-9]"
     reports = path.parent.glob(f"{escape(path.stem)}-{8 * digits}-{6 * digits}{escape(path.suffix)}")
-    files = [path.with_name(f"{path.name}.1"), path] if path.exists() else sorted(reports)
-    return [file for file in files if file.exists()]
+    return [path] if path.exists() else sorted(reports)
 
 
 def read_meter_log(path: Path, fewest: int = MIN_READINGS) -> MeterLog:
     """Read the log of a meter, in any of the formats of `log_formats`; errors name the line, or too few readings.
 
-    Of a log that is being written, the last line is left out until it is complete.
+    Of a log that is being written, the last line is left out until it is complete. What was rotated away as FILE.1 is
+    read too.
     """
     parsed = [parse_log(file, _complete_lines(file)) for file in log_files(path) or [path]]
-    readings = [reading for log in parsed for reading in _in_order(path, log.readings)]
-    if len(parsed) > 1 and any(after <= before for (before, _), (after, _) in pairwise(readings)):
-        readings = _in_order(path, parsed[-1].readings)  # FILE.1 is not what came before
+    readings = _in_order(path, [reading for log in parsed for reading in log.readings])
+    readings = [*_rotated(path.with_name(f"{path.name}.1"), readings), *readings]
     if len(readings) < fewest:
         raise StopwavError(f"meter log {path}: readings: {len(readings)}, needs {fewest}; {FORM}")
     return MeterLog(tuple(time_s for time_s, _ in readings), tuple(watts for _, watts in readings), parsed[-1].source)
@@ -129,6 +125,15 @@ def read_growing_log(path: Path, epoch_s: Callable[[], float] = time.time, fewes
     if ahead_s > AHEAD_S:
         raise StopwavError(f"meter log {path}: its newest reading is {ahead_s:.0f} s in the future; {_SAME_CLOCK}")
     return log
+
+
+def _rotated(path: Path, later: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The readings of a file that a log was rotated to; none where it is not what came before."""
+    try:
+        earlier = _in_order(path, parse_log(path, _complete_lines(path)).readings)
+    except StopwavError:
+        return []
+    return earlier if not later or (earlier and earlier[-1][0] < later[0][0]) else []
 
 
 def _complete_lines(path: Path) -> list[str]:
