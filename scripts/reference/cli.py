@@ -34,7 +34,8 @@ def _verb(name: str, command: Any) -> str:
     if arguments:
         rows = [(code(_placeholder(argument)), argument.help or "") for argument in arguments]
         parts.append(table(("argument", "meaning"), rows))
-    parts.append(_options(command, _aliases(name)))
+    below = getattr(command, "commands", {})  # of a verb with verbs of its own
+    parts += [_verb(f"{name} {other}", one) for other, one in below.items()] or [_options(command, _aliases(name))]
     return "\n\n".join(part.strip() for part in parts)
 
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stopwav
-from stopwav.profiling import trace_spans as trace_file
+from stopwav.profiling import trace_file
 from stopwav.profiling.analysis import TIMELINE_POINTS
-from stopwav.profiling.trace_spans import BrokenTrace, Track, busy_us, own_times, read_events
+from stopwav.profiling.trace_file import BrokenTrace, TraceFile
+from stopwav.profiling.trace_spans import Track, busy_ns, nesting
 
 Event = dict[str, Any]
 
@@ -51,9 +52,13 @@ HAND_MADE = [
     span("copy", 70, 10),
     # Thread 2 overlaps it in time and is nested in nothing.
     span("copy", 5, 40, thread=2),
-    # Recursion: the outer one's whole time holds the inner one's.
+    # Recursion: the outer one's whole time holds the inner one's. Of two inner ones each is a call; an only one is
+    # another overload of the same call, as in torch.profiler's table.
     span("tree", 200, 30),
-    span("tree", 210, 10),
+    span("tree", 205, 5),
+    span("leaf", 210, 10),
+    span("tree", 300, 30),
+    span("tree", 310, 10),
     # Device 0: [0, 10], [5, 25] on another stream, idle to 75, [75, 100]: busy 50 of 100. Device 1 is never idle.
     span("gemm", 1000, 10, "kernel", 7, device=0),
     span("gemm", 1005, 20, "kernel", 8, device=0),
@@ -84,8 +89,9 @@ def test_every_number_is_the_one_on_paper(
     assert microseconds == {
         "linear": (1, 40, 100),
         "addmm": (1, 40, 50),
+        "leaf": (1, 10, 10),
         "copy": (3, 60, 60),
-        "tree": (2, 30, 30),
+        "tree": (3, 50, 60),
     }
     assert found.operators[0].name == "copy"
     kernels = {one.name: (one.calls, round(1e6 * one.total_s, 6)) for one in found.kernels}
@@ -150,7 +156,10 @@ WHOLE = json.dumps({"traceEvents": [span("a", 0, 1), span("b", 1, 1)], "other": 
         ("torn.json", WHOLE[: len(WHOLE) // 2].encode(), "truncated"),
         ("torn-late.json", WHOLE[:-1].rstrip("1").encode(), "truncated"),
         ("after.json", WHOLE[: WHOLE.index("]") + 1].encode(), "truncated"),
-        ("list.json", b'[{"ph": "X"}', "truncated"),
+        ("list.json", b'[{"ph": "X"}, {"ph"', "truncated"),
+        ("none.json", b'{"traceEvents": []}', "no events"),
+        ("names.json", b'[{"ph": "M", "name": "process_name"}]', "no events"),
+        ("run.json", b'{"kind":"header","study":"grid"}\n{"kind":"piece"}', "a run file"),
         ("after-nested.json", b'{"traceEvents": [], "more": {"a": 1}', "truncated"),
         ("trailing.json", b"[] and more", "corrupt"),
         ("bytes.json", b"\x00\x01\x02", "not JSON"),
@@ -186,7 +195,7 @@ def test_a_broken_event_does_not_pull_in_the_rest_of_the_file(tmp_path: Path, mo
     path = tmp_path / "a.json"
     path.write_text('{"traceEvents": [{"ph": oops' + " " * 100_000 + "}]}")
     with pytest.raises(BrokenTrace, match="does not end"):
-        list(read_events(path))
+        list(TraceFile(path).events())
 
 
 @given(st.data())
@@ -195,7 +204,7 @@ def test_a_trace_cut_anywhere_is_never_half_read(tmp_path_factory: pytest.TempPa
     path = tmp_path_factory.mktemp("cut") / "a.json"
     path.write_text(WHOLE[: data.draw(st.integers(0, len(WHOLE) - 1))])
     with pytest.raises(BrokenTrace):
-        list(read_events(path))
+        list(TraceFile(path).events())
 
 
 def test_events_that_make_no_sense_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -238,7 +247,7 @@ def test_overlapping_spans_are_noted(tmp_path: Path) -> None:
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=1, max_size=20)
 
 
-def track_of(spans: Sequence[tuple[float, float]]) -> Track:
+def track_of(spans: Sequence[tuple[int, int]]) -> Track:
     track = Track()
     for number, (start, length) in enumerate(spans):
         track.add(start, length, number)
@@ -248,15 +257,15 @@ def track_of(spans: Sequence[tuple[float, float]]) -> Track:
 @given(intervals)
 def test_busy_time_is_that_of_counting_ticks(spans: list[tuple[int, int]]) -> None:
     ticks = {tick for start, length in spans for tick in range(start, start + length)}
-    busy, whole = busy_us(track_of(spans))
+    busy, whole = busy_ns(track_of(spans))
     assert busy == len(ticks)
     assert whole == max(start + length for start, length in spans) - min(start for start, _ in spans)
 
 
 @given(st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=3), max_leaves=12))
 def test_own_times_of_a_tree_add_up_to_its_root(tree: list[Any]) -> None:
-    spans: list[tuple[float, float]] = []
-    owns: list[float] = []
+    spans: list[tuple[int, int]] = []
+    owns: list[int] = []
 
     def place(node: list[Any], start: int) -> int:
         """Where the node ends: one tick of its own before each child and one at its end."""
@@ -269,8 +278,7 @@ def test_own_times_of_a_tree_add_up_to_its_root(tree: list[Any]) -> None:
         return now + 1
 
     place(tree, 0)
-    found = {own.name: own.self_us for own in own_times(track_of(spans))}
-    assert [found[name] for name in range(len(owns))] == owns
+    assert nesting(track_of(spans)).own_ns == owns
     assert sum(owns) == spans[0][1]
 
 

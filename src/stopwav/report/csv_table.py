@@ -35,6 +35,15 @@ def csv_table(runs: Iterable[Run]) -> str:
     return text.getvalue()
 
 
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return rows of texts and numbers as RFC 4180 text, numbers in full; None is an empty field."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, dialect="excel")
+    writer.writerow(columns)
+    writer.writerows([_text(field) if isinstance(field, str) else field for field in row] for row in rows)
+    return text.getvalue()
+
+
 def _rows(record: Record, result: Result, failure_codes: tuple[str, ...]) -> Iterator[list[object]]:
     place = [_text(str(record.path)), _text(result.name)]
     if not result.metrics:
