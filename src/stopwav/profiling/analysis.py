@@ -206,24 +206,24 @@ def _sorted(rows: Sequence[Row], sort: Order) -> tuple[Row, ...]:
 
 def _device_use(traces: Mapping[str, TraceSpans]) -> Iterator[DeviceUse]:
     for file, trace in traces.items():
-        for device, track in trace.devices.items():
+        for place, track in trace.devices.items():
             busy, span = busy_ns(track)
-            yield DeviceUse(file, device, busy / 1e9, span / 1e9)
+            yield DeviceUse(file, trace.device_label(*place), busy / 1e9, span / 1e9)
 
 
 def _timelines(traces: Mapping[str, TraceSpans]) -> Iterator[MemoryTimeline]:
     for file, trace in traces.items():
-        for device in dict.fromkeys(device for _, device in trace.memory):
-            # Every thread that allocated there.
+        for place in dict.fromkeys((device, process) for (process, _), device in trace.memory):
+            # Every thread of the process that allocated there.
             moments = sorted(
                 moment
-                for (_, owner), memory in trace.memory.items()
-                if owner == device
+                for ((process, _), device), memory in trace.memory.items()
+                if (device, process) == place
                 for moment in zip(memory.times, memory.totals, strict=True)
             )
             points = [((time_ns - trace.first_ns) / 1e9, total) for time_ns, total in moments]
             peak_at_s, peak = max(points, key=lambda point: point[1])
-            yield MemoryTimeline(file, device, peak, peak_at_s, tuple(_thinned(points)))
+            yield MemoryTimeline(file, trace.device_label(*place), peak, peak_at_s, tuple(_thinned(points)))
 
 
 def _thinned(points: list[tuple[float, int]]) -> Iterator[tuple[float, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,16 +79,17 @@ class OperatorSums:
         """Return the operators with their time on the host."""
         return [
             Operator(*key, int(calls), own / 1e9, total / 1e9, int(host), int(device))
-            for key, (calls, own, total, host, device, _, _) in self._sums.items()
+            for key, (calls, own, total, host, device, _, _) in self._rows()
         ]
 
     def launches(self) -> list[Operator]:
         """Return the operators that launched work on devices, with its time there."""
         return [
-            Operator(*key, int(calls), own / 1e9, total / 1e9)
-            for key, (calls, *_, own, total) in self._sums.items()
-            if total
+            Operator(*key, int(calls), own / 1e9, total / 1e9) for key, (calls, *_, own, total) in self._rows() if total
         ]
+
+    def _rows(self) -> Iterator[tuple[Name, list[float]]]:
+        return ((key, sums.tolist()) for key, sums in self._sums.items())
 
 
 def kernels_of(traces: Iterable[TraceSpans]) -> list[Kernel]:

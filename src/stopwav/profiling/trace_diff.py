@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stopwav.errors import StopwavError
 from stopwav.profiling.analysis import Order, TraceAnalysis, analyse_file, check_order
+from stopwav.profiling.operators import Kernel, Operator
 from stopwav.profiling.trace_file import trace_files
 from stopwav.profiling.trace_spans import STEP
 
@@ -22,6 +23,11 @@ Places = str | Path | Sequence[str | Path]
 LEAST_SHARE = 0.01
 # Instead of the name of a span: everything in a trace counts once.
 WHOLE_TRACE = "trace"
+# torch.profiler's kind of the labels that users set with record_function, and of its own marks of steps.
+LABEL = "user_annotation"
+
+TABLE_NAMES = ("operators", "kernels", "launches", "labels", "stages", "functions")
+Key = tuple[str, str, str]  # table, name, kind
 
 
 @dataclass(frozen=True)
@@ -157,8 +163,7 @@ def diff_traces(
     before, after = [analyse_file(path) for path in paths_a], [analyse_file(path) for path in paths_b]
     unit = _unit([*before, *after], per)
     units_a, units_b = ([_count(analysis, unit) for analysis in side] for side in (before, after))
-    names = dict.fromkeys(name for analysis in (*before, *after) for name in analysis.tables)
-    tables = {name: _changes(name, before, units_a, after, units_b) for name in names}
+    tables = _tables(before, units_a, after, units_b)
     return TraceDiff(
         a=tuple(map(str, paths_a)),
         b=tuple(map(str, paths_b)),
@@ -195,24 +200,29 @@ def _count(analysis: TraceAnalysis, unit: str) -> int:
     return 1 if unit == WHOLE_TRACE else analysis.count(unit)
 
 
-def _changes(
-    table: str,
-    before: Sequence[TraceAnalysis],
-    units_a: Sequence[int],
-    after: Sequence[TraceAnalysis],
-    units_b: Sequence[int],
-) -> list[NameChange]:
-    """Return the names of one table on both sides."""
-    sides = [
-        [{(row.name, row.kind): row for row in analysis.tables.get(table, ())} for analysis in analyses]
-        for analyses in (before, after)
-    ]
-    keys = dict.fromkeys(key for side in sides for rows in side for key in rows)
-    side_a, side_b = sides
-    return [NameChange(*key, _times(side_a, key, units_a), _times(side_b, key, units_b)) for key in keys]
+def _tables(
+    before: Sequence[TraceAnalysis], units_a: Sequence[int], after: Sequence[TraceAnalysis], units_b: Sequence[int]
+) -> dict[str, list[NameChange]]:
+    """Return the names on both sides by table."""
+    side_a, side_b = [_rows(analysis) for analysis in before], [_rows(analysis) for analysis in after]
+    tables: dict[str, list[NameChange]] = {name: [] for name in TABLE_NAMES}
+    for key in dict.fromkeys(key for rows in (*side_a, *side_b) for key in rows):
+        table, name, kind = key
+        change = NameChange(name, kind, _times(side_a, key, units_a), _times(side_b, key, units_b))
+        tables[table].append(change)
+    return {name: rows for name, rows in tables.items() if rows}
 
 
-def _times(side: Sequence[Mapping[tuple[str, str], Any]], key: tuple[str, str], units: Sequence[int]) -> NameTimes:
+def _rows(analysis: TraceAnalysis) -> dict[Key, Operator | Kernel]:
+    """Return the rows of all tables. Labels are apart from operators: their own time is that between operators."""
+    return {
+        ("labels" if row.kind == LABEL and table == "operators" else table, row.name, row.kind): row
+        for table, rows in analysis.tables.items()
+        for row in rows
+    }
+
+
+def _times(side: Sequence[Mapping[Key, Operator | Kernel]], key: Key, units: Sequence[int]) -> NameTimes:
     """Return the means over the traces of a side; a trace without the name counts as none."""
     rows = [
         (row.calls / unit, row.self_s / unit, row.total_s / unit) if (row := rows.get(key)) else (0.0, 0.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 
 # About a screenful: the rest is in the analysis, and its sum in the last line.
 LISTED_NAMES = 15
-# A mangled kernel's name may fill a page; its beginning and its end identify it.
-LONGEST_NAME, LAST_CHARS = 60, 20
+# A kernel's name may fill a page; without what most of them begin with, the beginning identifies it.
+LONGEST_NAME = 80
+_NOISE = re.compile(r"^void |at::native::|\(anonymous namespace\)::")
 # The title of each table, and the heading of its names.
 TABLES = {
     "operators": ("Operators on the host", "operator"),
     "kernels": ("Kernels, copies and fills on the devices", "kernel"),
     "launches": ("Device time by the operator that launched it: the kernels' time again", "operator"),
+    "labels": ("Labels: their own time is that between operators", "label"),
     "stages": ("Stages and modules: the operators' time again", "stage"),
     "functions": ("Python functions: the operators' time again", "function"),
 }
@@ -54,7 +57,7 @@ def trace_diff_document(diff: TraceDiff, top: int | None = None) -> Document:
         steps = "" if diff.unit == "trace" else f", {sum(units)} × {diff.unit}"
         sides.append(Note(f"{label}: {', '.join(files)} ({counted(len(files), 'trace')}{steps})", quiet=False))
     tables = [_change_table(name, diff, listed) for name in TABLES if diff.tables.get(name)]
-    findings = [sentence for name in TABLES for sentence in _finding(name, diff)]
+    findings = [sentence for name in ("operators", "kernels", "stages") for sentence in _finding(name, diff)]
     return Document("traces diff", (*sides, *tables, *_remarks(diff.notes), Note(_PROFILED)), tuple(findings))
 
 
@@ -211,6 +214,5 @@ def _calls(calls: float) -> str:
 
 
 def _cut(name: str) -> str:
-    if len(name) <= LONGEST_NAME:
-        return name
-    return f"{name[: LONGEST_NAME - LAST_CHARS]}…{name[-LAST_CHARS:]}"
+    short = _NOISE.sub("", name)
+    return short if len(short) <= LONGEST_NAME else f"{short[:LONGEST_NAME]}…"

@@ -135,14 +135,15 @@ def _process(event: Event) -> int | str:
 
 
 def _source_names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each file: without its endings, with the folders that tell it from the others."""
-    names = [path.name for path in paths]
-    if len(set(names)) < len(names):
-        common = os.path.commonpath([path.resolve().parent for path in paths])
-        names = [path.resolve().relative_to(common).as_posix() for path in paths]
-    names = [name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace") for name in names]
-    # The same file twice, or one compressed and not.
-    return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names, start=1)]
+    """Return a name for each file: its own without endings, after as many folders as tell it from the others."""
+    whole = [path.resolve().parts for path in paths]
+    names = []
+    for number, parts in enumerate(whole, start=1):
+        others = [other for other in whole if other != parts]
+        size = next(size for size in count(1) if all(other[-size:] != parts[-size:] for other in others))
+        name = "/".join(parts[-size:]).removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+        names.append(name if whole.count(parts) == 1 else f"{name} ({number})")
+    return names
 
 
 def _align(scans: Sequence[_Scan], align: Align) -> tuple[int | None, str, tuple[str, ...]]:

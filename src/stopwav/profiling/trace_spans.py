@@ -160,10 +160,12 @@ class TraceSpans:
         self.threads: dict[Thread, Track] = {}
         self.python_tracks: dict[Thread, Track] = {}
         self.stage_tracks: dict[Thread, Track] = {}
-        self.devices: dict[str, Track] = {}
+        # By device and process: in a merged trace several have a device of the same number.
+        self.devices: dict[tuple[str, str], Track] = {}
         # By the thread that allocated and the device.
         self.memory: dict[tuple[Thread, str], MemoryEvents] = {}
         self.names: dict[tuple[str, str], int] = {}
+        self.processes: dict[str, str] = {}
         self.first_ns: float = math.inf
         self.unusable = 0
         self.unterminated = False
@@ -193,6 +195,14 @@ class TraceSpans:
                     self._add_end(event, start_ns)
                 elif event.get("name") == "[memory]":
                     self._add_memory(event, start_ns)
+            elif phase == "M" and event.get("name") == "process_name":
+                self.processes[str(event.get("pid", ""))] = str(_arguments(event).get("name", ""))
+
+    def device_label(self, device: str, process: str) -> str:
+        """Return the device, with its process where several processes have one of that name."""
+        owners = {pid for name, pid in self.devices if name == device}
+        owners |= {thread[0] for thread, name in self.memory if name == device}
+        return device if len(owners) < 2 else f"{device} of {self.processes.get(process) or process}"
 
     def _add_span(self, event: Event, start_ns: int, length_ns: int | None) -> None:
         category = str(event.get("cat", "")).lower()
@@ -207,8 +217,9 @@ class TraceSpans:
         name, arguments = self._name_of(event, category), _arguments(event)
         number = _launch_id(arguments)
         if category in DEVICE_WORK:
-            device = str(arguments.get("device", event.get("pid", "")))
-            self.devices.setdefault(device, Track()).add(start_ns, length_ns, name, number)
+            process = str(event.get("pid", ""))
+            device = str(arguments.get("device", process))
+            self.devices.setdefault((device, process), Track()).add(start_ns, length_ns, name, number)
             return
         thread = _thread(event)
         tracks = self.python_tracks if category == PYTHON else self.threads
