@@ -236,6 +236,26 @@ def test_real_traces_merge(tmp_path: Path) -> None:
     assert twice == {name: pytest.approx(2 * self_s) for name, self_s in alone.items()}
 
 
+def test_threads_and_times_that_viewers_do_not_read_are_rewritten(tmp_path: Path) -> None:
+    """Perfetto keeps 32 bits of a thread's number, and some tools write times as texts."""
+    large = [139627874611776, 139627874611777]
+    events = [{"ph": "M", "name": "thread_name", "pid": 2**33, "tid": tid, "args": {"name": str(tid)}} for tid in large]
+    events += [{**span(str(tid), 0, 1), "ts": "12.5", "dur": "1.5", "pid": 2**33, "tid": tid} for tid in large]
+    path = write(tmp_path / "a.json", events)
+    stopwav.merge_traces([path], tmp_path / "merged.json")
+    merged = read(tmp_path / "merged.json")["traceEvents"]
+    threads = {event["args"]["name"]: event["tid"] for event in merged if event["name"] == "thread_name"}
+    spans = {event["name"]: (event["tid"], event["ts"], event["dur"]) for event in merged if event["ph"] == "X"}
+    assert spans == {name: (tid, 12.5, 1.5) for name, tid in threads.items()}
+    assert len(set(threads.values())) == 2
+    assert all(event["tid"] < 2**32 and event["pid"] < 2**32 for event in merged)
+    assert [us_of(row.self_s) for row in stopwav.analyse(path, report=False).operators] == [1.5, 1.5]
+
+
+def us_of(seconds: float) -> float:
+    return round(1e6 * seconds, 3)
+
+
 def test_nothing_is_written_where_a_source_is_broken(tmp_path: Path) -> None:
     good, output = write(tmp_path / "good.json", [span("a", 0, 1)]), tmp_path / "out" / "merged.json"
     torn = tmp_path / "torn.json"

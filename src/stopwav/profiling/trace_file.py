@@ -21,6 +21,9 @@ LONGEST_EVENT_CHARS = 1 << 24
 # Nor is what stands before the events: a file of another kind would otherwise be read whole to find none.
 LONGEST_HEAD_CHARS = 1 << 26
 
+# Nanoseconds of more do not fit into 64 bits: a time of more is no time.
+LATEST_US = 9e15
+
 TRACE_SUFFIXES = (".json", ".json.gz")
 
 _LIST = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -103,6 +106,23 @@ def trace_files(place: Path, verb: str) -> list[Path]:
     if not place.exists():
         raise StopwavError(f"{verb}: {str(place)!r} does not exist; give a trace, or a folder of traces")
     return [place]
+
+
+def time_ns(value: object) -> int | None:
+    """Return a time or length of an event, in microseconds, as whole nanoseconds; None where it is neither.
+
+    Some tools write it as a text.
+    """
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LATEST_US < value < LATEST_US:
+        return None
+    whole = int(value)
+    # In two parts: microseconds since 1970, times a thousand, are more than a float holds.
+    return 1000 * whole + round(1000 * (value - whole))
 
 
 def _open(path: Path) -> TextIO:

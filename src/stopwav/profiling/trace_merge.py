@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from stopwav.errors import StopwavError, suggestion
-from stopwav.profiling.trace_file import BrokenTrace, Event, TraceFile, trace_files
+from stopwav.profiling.trace_file import BrokenTrace, Event, TraceFile, time_ns, trace_files
 
 Align = Literal["clock", "start"]
 ALIGNS: tuple[Align, ...] = ("clock", "start")
 
 BASE = "baseTimeNanoseconds"
-# Microseconds since 1970 are beyond this since 2001; those since a machine's start reach it after 31 years.
-UNIX_US = 1e15
+# Times since 1970 are beyond this since 2001; those since a machine's start reach it after 31 years.
+UNIX_NS = 10**18
 # Events by whose ids viewers join them: flows, and asynchronous events, now and in older files.
 JOINED = frozenset("stfbneSTpF")
 # Ids in the arguments by which torch.profiler's readers join operators, calls of the runtime and kernels.
 ARGUMENT_IDS = ("External id", "external id", "correlation")
+# Perfetto keeps 32 bits of a process or thread: threads of more, such as pthread's, would become one. Those get numbers
+# from here on, beyond those of Linux (22 bits).
+LARGEST, FIRST_THREAD = 2**32, 2**30
 # Written anew for each process, so that it is named after its source and stands next to its source's others.
 REPLACED = frozenset({"process_name", "process_sort_index"})
 
@@ -64,11 +67,13 @@ class _Scan:
     file: TraceFile
     name: str
     events: int = 0
-    first_us: float = math.inf
+    first_ns: float = math.inf  # a whole number, once there is an event
     # The processes by their old numbers, in the order in which viewers show them: names, and places in that order.
     names: dict[Any, str] = field(default_factory=dict)
     places: dict[Any, float] = field(default_factory=dict)
     processes: dict[Any, int] = field(default_factory=dict)
+    # Threads whose numbers are too large for viewers.
+    threads: dict[int, int] = field(default_factory=dict)
     moved_ns: int = 0
 
     @property
@@ -77,7 +82,7 @@ class _Scan:
         base = self.file.metadata.get(BASE)
         if isinstance(base, int) and not isinstance(base, bool):
             return base
-        return 0 if UNIX_US < self.first_us < math.inf else None
+        return 0 if UNIX_NS < self.first_ns < math.inf else None
 
 
 def merge_traces(files: Sequence[str | Path], output: str | Path, *, align: Align = "clock") -> MergedTrace:
@@ -111,10 +116,9 @@ def _scan(path: Path, name: str) -> _Scan:
             scan.events += 1
             process = _process(event)
             scan.places.setdefault(process, len(scan.places))
-            start = event.get("ts")
             if event.get("ph") != "M":
-                if isinstance(start, int | float):
-                    scan.first_us = min(scan.first_us, start)
+                start_ns = time_ns(event.get("ts"))
+                scan.first_ns = scan.first_ns if start_ns is None else min(scan.first_ns, start_ns)
                 continue
             arguments = event.get("args")
             arguments = arguments if isinstance(arguments, dict) else {}
@@ -148,21 +152,21 @@ def _source_names(paths: Sequence[Path]) -> list[str]:
 
 def _align(scans: Sequence[_Scan], align: Align) -> tuple[int | None, str, tuple[str, ...]]:
     """Set how far each source moves; return the base of the merged times, and which rule was used."""
-    timed = [scan for scan in scans if scan.first_us < math.inf]
+    timed = [scan for scan in scans if scan.first_ns < math.inf]
     bases = {scan.base_ns for scan in timed}
     known = [scan for scan in timed if scan.base_ns is not None]
     if align == "start":
         for scan in timed:
-            scan.moved_ns = -round(1000 * scan.first_us)
+            scan.moved_ns = -int(scan.first_ns)
         return None, "aligned by start: every source begins at 0", ()
     if not known:
         return None, "not aligned: no source says when its time begins, so all keep their timestamps", ()
     # Where all have the same base nothing moves; else times count from the first event: small numbers keep more digits.
-    first_ns = min((scan.base_ns or 0) + round(1000 * scan.first_us) for scan in known)
+    first_ns = min((scan.base_ns or 0) + int(scan.first_ns) for scan in known)
     base_ns = next(iter(bases)) if len(bases) == 1 else first_ns
     assert base_ns is not None
     for scan in timed:
-        own_ns = first_ns - round(1000 * scan.first_us) if scan.base_ns is None else scan.base_ns
+        own_ns = first_ns - int(scan.first_ns) if scan.base_ns is None else scan.base_ns
         scan.moved_ns = own_ns - base_ns
     notes = tuple(
         f"{scan.name}: does not say when its time begins, so it was moved to begin with the first of the others"
@@ -177,15 +181,15 @@ def _number_processes(scans: Sequence[_Scan]) -> None:
     used: set[int] = set()
     for scan in scans:
         for process in sorted(scan.places, key=lambda process: scan.places[process]):
-            number = process if isinstance(process, int) and process >= 0 else 1
+            number = process if isinstance(process, int) and 0 <= process < LARGEST else 1
             while number in used:
-                number = max(used) + 1
+                number += 1
             used.add(number)
             scan.processes[process] = number
 
 
 def _sources(scans: Sequence[_Scan]) -> Iterator[TraceSource]:
-    starts = [scan.first_us * 1000 + scan.moved_ns for scan in scans]
+    starts = [scan.first_ns + scan.moved_ns for scan in scans]
     for scan, start in zip(scans, starts, strict=True):
         first_s = (start - min(starts)) / 1e9 if start < math.inf else 0.0
         processes = {str(process): number for process, number in scan.processes.items()}
@@ -284,9 +288,13 @@ def _moved(event: Event, scan: _Scan, index: int, ids: dict[Any, int], numbers: 
         return ids[old]
 
     moved = {**event, "pid": scan.processes[_process(event)]}
-    if scan.moved_ns and isinstance(event.get("ts"), int | float):
-        # Whole nanoseconds, as in the sources.
-        moved["ts"] = round(1000 * event["ts"] + scan.moved_ns) / 1000
+    for key in ("ts", "dur"):
+        if isinstance(event.get(key), str):
+            moved[key] = (time_ns(event[key]) or 0) / 1000
+    if scan.moved_ns and (start_ns := time_ns(event.get("ts"))) is not None:
+        moved["ts"] = (start_ns + scan.moved_ns) / 1000
+    if isinstance(thread := event.get("tid"), int) and not 0 <= thread < LARGEST:
+        moved["tid"] = scan.threads.setdefault(thread, FIRST_THREAD + len(scan.threads))
     if event.get("ph") in JOINED:
         moved |= {key: new_id(event[key]) for key in ("id", "bind_id") if key in event}
         if isinstance(event.get("id2"), dict):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stopwav.profiling.trace_file import Event
+from stopwav.profiling.trace_file import Event, time_ns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # Traces are written in steps of a nanosecond: a span that ends after its parent by up to ten of them is rounding.
 ROUNDING_NS = 10
-# Nanoseconds are kept in 64 bits: a time of more is no time.
-LATEST_US = 9e15
 # Work on a device, by the categories of torch.profiler's traces, now and in older versions.
 DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 # Spans drawn over the others instead of among them: the profiler's own window, annotations on the device.
@@ -186,11 +184,11 @@ class TraceSpans:
         for event in events:
             phase = event.get("ph")
             if phase in ("X", "B", "E", "i", "I"):
-                start_ns = _nanoseconds(event.get("ts"))
+                start_ns = time_ns(event.get("ts"))
                 if start_ns is None:
                     self.unusable += 1
                 elif phase == "X":
-                    self._add_span(event, start_ns, _nanoseconds(event.get("dur", 0)))
+                    self._add_span(event, start_ns, time_ns(event.get("dur", 0)))
                 elif phase in ("B", "E"):
                     self._add_end(event, start_ns)
                 elif event.get("name") == "[memory]":
@@ -273,13 +271,6 @@ def _launch_id(arguments: dict[str, Any]) -> int:
     """Return the id that an operator and the kernels it launched share; 0 for none."""
     number = _whole(arguments.get("External id", arguments.get("external id", 0)))
     return number or 0
-
-
-def _nanoseconds(value: object) -> int | None:
-    """Return microseconds as whole nanoseconds, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -LATEST_US < value < LATEST_US:
-        return None
-    return round(1000 * value)
 
 
 def _whole(value: object) -> int | None:
