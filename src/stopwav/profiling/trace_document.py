@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -55,7 +56,8 @@ def trace_diff_document(diff: TraceDiff, top: int | None = None) -> Document:
     sides = []
     for label, files, units in (("a", diff.a, diff.units_a), ("b", diff.b, diff.units_b)):
         steps = "" if diff.unit == "trace" else f", {sum(units)} × {diff.unit}"
-        sides.append(Note(f"{label}: {', '.join(files)} ({counted(len(files), 'trace')}{steps})", quiet=False))
+        place = files[0] if len(files) == 1 else os.path.commonpath(files)
+        sides.append(Note(f"{label}: {place} ({counted(len(files), 'trace')}{steps})", quiet=False))
     tables = [_change_table(name, diff, listed) for name in TABLES if diff.tables.get(name)]
     findings = [sentence for name in ("operators", "kernels", "stages") for sentence in _finding(name, diff)]
     return Document("traces diff", (*sides, *tables, *_remarks(diff.notes), Note(_PROFILED)), tuple(findings))
@@ -90,7 +92,7 @@ def _remarks(lines: Sequence[str]) -> list[Block]:
 
 
 def _name_column(name: str) -> Column:
-    return Column(TABLES[name][1], "left", least=20, shorten=True)
+    return Column(TABLES[name][1], "left", least=16, shorten=True)
 
 
 def _times_table(name: str, rows: Sequence[Operator | Kernel], listed: int) -> Table:
@@ -147,40 +149,38 @@ def _change_table(name: str, diff: TraceDiff, listed: int) -> Table:
     """Return the rows of the largest changes, and one row for the sum of the others."""
     rows = diff.tables[name]
     columns = [_name_column(name), Column("calls")]
-    columns += [Column(heading) for heading in ("own, a", "own, b", "change", "b / a")]
-    columns += [Column("verdict", "left", fold=True)] if diff.decided else []
+    columns += [Column(heading) for heading in ("own, a", "own, b", "change", "b/a")]
+    columns += [Column("verdict", "left", fold=True, least=10)] if diff.decided else []
     columns += [Column(heading, wide=True) for heading in ("own per call, a", "per call, b", "total, a", "total, b")]
-    texts = []
+    lines = []
     for row in rows[:listed]:
         per_call = (format_seconds(side.self_per_call_s) for side in (row.a, row.b))
         totals = (format_seconds(side.total_s) if side.calls else DASH for side in (row.a, row.b))
-        texts.append((_cut(row.name), *_compared(row), *(_verdict(row) if diff.decided else ()), *per_call, *totals))
+        lines.append(Row((*_compared(row, diff.decided), *map(Cell, per_call), *map(Cell, totals))))
     if others := rows[listed:]:
         own_a, own_b = sum(row.a.self_s for row in others), sum(row.b.self_s for row in others)
         summed = (format_seconds(own_a), format_seconds(own_b), _signed(own_b - own_a))
-        texts.append((f"{len(others)} others", "", *summed, *[""] * (len(columns) - 5)))
-    return _table(columns, texts, f"{TABLES[name][0]}, per {diff.unit}")
+        lines.append(Row(tuple(map(Cell, (f"{len(others)} others", "", *summed, *[""] * (len(columns) - 5))))))
+    return Table(tuple(columns), tuple(lines), f"{TABLES[name][0]}, per {diff.unit}")
 
 
-def _compared(row: NameChange) -> tuple[str, ...]:
-    """Return calls, own times, their change and ratio."""
+def _compared(row: NameChange, decided: bool) -> Iterator[Cell]:
+    """Yield name, calls, own times, their change and ratio, and the verdict where there are any."""
     calls_a, calls_b = _calls(row.a.calls), _calls(row.b.calls)
     own_a, own_b = (format_seconds(side.self_s) if side.calls else DASH for side in (row.a, row.b))
+    yield Cell(_cut(row.name))
+    yield Cell(calls_a if calls_a == calls_b else f"{calls_a} → {calls_b}")
+    yield from map(Cell, (own_a, own_b, _signed(row.self_change_s)))
     ratio = DASH if row.self_ratio is None else format_number(row.self_ratio, 2)
-    if row.own is not None:
-        ratio = effect_text(row.own)
-    return (
-        calls_a if calls_a == calls_b else f"{calls_a} → {calls_b}",
-        *(own_a, own_b, _signed(row.self_change_s)),
-        ratio if row.status == "both" else row.status,
-    )
-
-
-def _verdict(row: NameChange) -> tuple[str]:
-    if row.own is None:
-        return ("",)
-    more = "" if row.own.more_rounds is None else f" ({counted(row.own.more_rounds, 'more trace')})"
-    return (f"{row.own.verdict}{more}",)
+    if row.status != "both":
+        yield Cell(row.status)
+    else:
+        yield Cell(ratio if row.own is None else effect_text(row.own), short=ratio)
+    if decided and row.own is not None:
+        more = "" if row.own.more_rounds is None else f" ({counted(row.own.more_rounds, 'more trace')})"
+        yield Cell(f"{row.own.verdict}{more}", short=row.own.verdict)
+    elif decided:
+        yield Cell("")
 
 
 def _finding(name: str, diff: TraceDiff) -> Iterator[str]:
