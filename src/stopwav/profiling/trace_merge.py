@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, TypeVar
 
 from stopwav.errors import StopwavError, suggestion
 from stopwav.profiling.trace_file import BrokenTrace, Event, TraceFile, time_ns, trace_files
@@ -31,6 +31,9 @@ ARGUMENT_IDS = ("External id", "external id", "correlation")
 LARGEST, FIRST_THREAD = 2**32, 2**30
 # Written anew for each process, so that it is named after its source and stands next to its source's others.
 REPLACED = frozenset({"process_name", "process_sort_index"})
+
+
+Container = TypeVar("Container", list[Any], dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,13 @@ def _source_names(paths: Sequence[Path]) -> list[str]:
     """Return a name for each file: its own without endings, after as many folders as tell it from the others."""
     whole = [path.resolve().parts for path in paths]
     names = []
-    for number, parts in enumerate(whole, start=1):
+    for parts in whole:
         others = [other for other in whole if other != parts]
         size = next(size for size in count(1) if all(other[-size:] != parts[-size:] for other in others))
         name = "/".join(parts[-size:]).removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-        names.append(name if whole.count(parts) == 1 else f"{name} ({number})")
-    return names
+        names.append(name)
+    # The same file twice, or one compressed and not.
+    return [name if names.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(names, start=1)]
 
 
 def _align(scans: Sequence[_Scan], align: Align) -> tuple[int | None, str, tuple[str, ...]]:
@@ -205,12 +209,12 @@ def _metadata(scans: Sequence[_Scan], base_ns: int | None, merged: MergedTrace) 
         for key, value in metadata.items()
         if all(key in one and one[key] == value for one in own)
     }
-    devices = [device for metadata in own for device in metadata.get("deviceProperties") or ()]
+    devices = [device for metadata in own for device in _kind(metadata.get("deviceProperties"), list)]
     distinct = [device for index, device in enumerate(devices) if device not in devices[:index]]
     frames = {
         f"{index}:{number}": _moved_frame(frame, index)
         for index, metadata in enumerate(own)
-        for number, frame in (metadata.get("stackFrames") or {}).items()
+        for number, frame in _kind(metadata.get("stackFrames"), dict).items()
     }
     rest = [
         {key: value for key, value in metadata.items() if key not in agreed and key != "stackFrames"}
@@ -227,6 +231,11 @@ def _metadata(scans: Sequence[_Scan], base_ns: int | None, merged: MergedTrace) 
             {**asdict(source), "metadata": metadata} for source, metadata in zip(merged.sources, rest, strict=True)
         ],
     }
+
+
+def _kind(value: Any, kind: type[Container]) -> Container:
+    """Return the value, or an empty one where it is of another kind."""
+    return value if isinstance(value, kind) else kind()
 
 
 def _moved_frame(frame: Any, index: int) -> Any:
@@ -289,13 +298,13 @@ def _moved(event: Event, scan: _Scan, index: int, ids: dict[Any, int], numbers: 
 
     moved = {**event, "pid": scan.processes[_process(event)]}
     for key in ("ts", "dur"):
-        if isinstance(event.get(key), str):
-            moved[key] = (time_ns(event[key]) or 0) / 1000
+        if isinstance(event.get(key), str) and (text_ns := time_ns(event[key])) is not None:
+            moved[key] = text_ns / 1000
     if scan.moved_ns and (start_ns := time_ns(event.get("ts"))) is not None:
         moved["ts"] = (start_ns + scan.moved_ns) / 1000
     if isinstance(thread := event.get("tid"), int) and not 0 <= thread < LARGEST:
         moved["tid"] = scan.threads.setdefault(thread, FIRST_THREAD + len(scan.threads))
-    if event.get("ph") in JOINED:
+    if str(event.get("ph")) in JOINED:
         moved |= {key: new_id(event[key]) for key in ("id", "bind_id") if key in event}
         if isinstance(event.get("id2"), dict):
             moved["id2"] = {key: new_id(old) for key, old in event["id2"].items()}
