@@ -154,10 +154,10 @@ def _print_json(fields: dict[str, Any], top: int | None) -> None:
 
 def _print_csv(rows: Iterator[dict[str, object]]) -> None:
     from stopwav.cli.output import print_text
-    from stopwav.report.csv_table import csv_text
+    from stopwav.report.csv_table import csv_rows
 
     listed = list(rows)
-    print_text(csv_text(tuple(listed[0]) if listed else (), (row.values() for row in listed)))
+    print_text(csv_rows(tuple(listed[0]) if listed else (), (row.values() for row in listed)))
 
 
 def _analysis_rows(analysis: TraceAnalysis, top: int | None) -> Iterator[dict[str, object]]:
