@@ -83,17 +83,16 @@ def latency_finding(result: Result) -> str:
 def explanation_finding(explanation: Explanation) -> str:
     """Return what to do, in a sentence; a setting is said to help only where that is shown beyond noise."""
     gains = explanation.gains
-    unranked = sum(setting.code == "other-rate" for setting in explanation.left_out)
     if not gains:
-        return f"{explanation.base}: no setting could be {'ranked' if unranked else 'measured'}"
-    tried = len(gains) + unranked
+        return f"{explanation.base}: no setting could be {'ranked' if explanation.unranked else 'measured'}"
+    tried = len(gains) + len(explanation.unranked)
     helping = [gain for gain in gains if gain.felt.verdict == "faster" and gain.felt_s is not None]
     listed = ", ".join(f"{gain.setting} by {format_number(-1e3 * (gain.felt_s or 0), 0)} ms" for gain in helping)
     undecided = [gain.felt.more_rounds for gain in gains if gain.felt.verdict == "undecided"]
     more = max((rounds for rounds in undecided if rounds is not None), default=None)
     rest = f"; {len(undecided)} undecided" if undecided else ""
     rest += f" ({more} more rounds should decide)" if more is not None else ""
-    rest += f"; {unranked} not ranked" if unranked else ""
+    rest += f"; {len(explanation.unranked)} not ranked" if explanation.unranked else ""
     if helping:
         verb = "shortens" if len(helping) == 1 else "shorten"
         return f"{explanation.base}: of {tried} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
@@ -281,8 +280,7 @@ def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
 def _explanation_reasons(explanation: Explanation) -> Iterator[str]:
     """Why settings were not tried and why numbers are missing, each reason once."""
     for left_out in explanation.left_out:
-        what = "not ranked" if left_out.code == "other-rate" else "not measured"
-        yield f"{what}: {left_out.setting}: {left_out.reason}"
+        yield f"{left_out.title}: {left_out.setting}: {left_out.reason}"
     reasons: dict[str, dict[str, None]] = {}
     for gain in explanation.gains:
         for change in (gain.felt, gain.lag_p95, gain.lag_p50, gain.wer):

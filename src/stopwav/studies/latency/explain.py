@@ -73,6 +73,11 @@ class LeftOut:
     reason: str
     code: LeftOutCode
 
+    @property
+    def title(self) -> str:
+        """What was not done with it."""
+        return "not ranked" if self.code == "other-rate" else "not measured"
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -86,6 +91,11 @@ class Explanation:
     gains: tuple[Gain, ...]
     left_out: tuple[LeftOut, ...]
     words_per_s: float | None = None
+
+    @property
+    def unranked(self) -> tuple[LeftOut, ...]:
+        """The settings that were measured, but did other work than the base."""
+        return tuple(setting for setting in self.left_out if setting.code == "other-rate")
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as `--json` prints it."""
