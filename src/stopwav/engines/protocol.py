@@ -38,6 +38,8 @@ class EngineInfo:
     language: str = ""
     # Whether its time depends on what is said, as with any search; then noise cannot replace speech.
     data_dependent: bool = True
+    # How many symbols a second untrained weights were set to emit on speech; None where nothing was set.
+    symbols_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values."""

@@ -84,17 +84,19 @@ def explanation_finding(explanation: Explanation) -> str:
     """Return what to do, in a sentence; a setting is said to help only where that is shown beyond noise."""
     gains = explanation.gains
     if not gains:
-        return f"{explanation.base}: no setting could be measured"
+        return f"{explanation.base}: no setting could be {'ranked' if explanation.unranked else 'measured'}"
+    tried = len(gains) + len(explanation.unranked)
     helping = [gain for gain in gains if gain.felt.verdict == "faster" and gain.felt_s is not None]
     listed = ", ".join(f"{gain.setting} by {format_number(-1e3 * (gain.felt_s or 0), 0)} ms" for gain in helping)
     undecided = [gain.felt.more_rounds for gain in gains if gain.felt.verdict == "undecided"]
     more = max((rounds for rounds in undecided if rounds is not None), default=None)
     rest = f"; {len(undecided)} undecided" if undecided else ""
     rest += f" ({more} more rounds should decide)" if more is not None else ""
+    rest += f"; {len(explanation.unranked)} not ranked" if explanation.unranked else ""
     if helping:
         verb = "shortens" if len(helping) == 1 else "shorten"
-        return f"{explanation.base}: of {len(gains)} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
-    return f"{explanation.base}: none of {len(gains)} settings tried is shown to shorten the wait{rest}"
+        return f"{explanation.base}: of {tried} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
+    return f"{explanation.base}: none of {tried} settings tried is shown to shorten the wait{rest}"
 
 
 def _pace(result: Result) -> str:
@@ -225,7 +227,7 @@ def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]
     reasons = tuple(_explanation_reasons(explanation))
     if reasons:
         yield Missing(reasons, media=("terminal", "page"))
-        yield Lines("Not measured, or without a verdict", reasons, media=("markdown",))
+        yield Lines("Not measured, not ranked, or without a verdict", reasons, media=("markdown",))
 
 
 def _long_table(explanation: Explanation, title: str) -> Table:
@@ -277,8 +279,8 @@ def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
 
 def _explanation_reasons(explanation: Explanation) -> Iterator[str]:
     """Why settings were not tried and why numbers are missing, each reason once."""
-    for setting, reason in explanation.left_out:
-        yield f"not measured: {setting}: {reason}"
+    for left_out in explanation.left_out:
+        yield f"{left_out.title}: {left_out.setting}: {left_out.reason}"
     reasons: dict[str, dict[str, None]] = {}
     for gain in explanation.gains:
         for change in (gain.felt, gain.lag_p95, gain.lag_p50, gain.wer):
