@@ -8,17 +8,25 @@ from typing import Any
 from stopwav.record import Result
 from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
+from stopwav.studies.loss.metrics import ONE_ROUND
 from stopwav.studies.study import StudyRun
 
 WRONG = "✗"
 APPROXIMATE = "~"
 
+_ORDERS = {
+    "file": "in the order of the file",
+    "sorted": "sorted",
+    "longest-first": "longest first",
+    "columns-independently": "T and U sorted separately",
+}
 _FAILED = {"oom": "OOM", "timeout": "timeout", "error": "error", "skipped": "not run"}
 # The peak that runs out first: the device's where there is one.
 _PEAKS = ("peak_allocated_over_inputs_bytes", "peak_host_over_inputs_bytes")
 _LEGEND = {
     WRONG: f"{WRONG} does not match the oracle, or was not checked: timed all the same, and not ranked",
     APPROXIMATE: f"{APPROXIMATE} approximates the loss by leaving paths out, and is not ranked",
+    "(1)": "(1) the order in one round, which decides nothing: measure more with --rounds",
 }
 
 
@@ -61,9 +69,10 @@ def setting_text(result: Result) -> str:
     params: Any = result.params
     count = "1 batch" if params["batches"] == 1 else f"{params['batches']} batches"
     size = f"at most {params['max_frames']:,} frames" if params["batch_size"] is None else str(params["batch_size"])
-    order = {"pairs": ", sorted", "columns-independently": ", T and U sorted separately"}.get(params["sort"], "")
+    first = "" if params["first"] is None else f", from batch {params['skip'] + 1} on"
+    order = "" if params["order"] == "shuffled" else f", {_ORDERS[params['order']]}"
     bucketed = f", {params['buckets']} buckets" if params["buckets"] else ""
-    return f"{count} of {size}{order}{bucketed}; {params['vocab']} symbols"
+    return f"{count} of {size}{order}{first}{bucketed}; {params['vocab']} symbols"
 
 
 def peak_metric(results: Sequence[Result]) -> str:
@@ -81,8 +90,10 @@ def rank_text(result: Result) -> str:
         return WRONG
     if result.params["approximate"]:
         return APPROXIMATE
-    rank = result.metrics["rank"].value
-    return DASH if rank is None else f"{rank:.0f}"
+    rank = result.metrics["rank"]
+    if rank.value is None:
+        return DASH
+    return f"({rank.value:.0f})" if rank.code == ONE_ROUND else f"{rank.value:.0f}"
 
 
 def _settings_line(result: Result) -> str:
@@ -94,8 +105,10 @@ def _settings_line(result: Result) -> str:
 
 def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     largest = any("largest_batch" in result.metrics for result in group)
-    headings = ["step, ms", "forward", "backward", "peak memory", "max relative error"]
-    columns = [Column("rank", "left"), Column("loss", "left", fold=True), *map(Column, headings)]
+    # Eight columns fit 80 characters where names are broken early.
+    names = Column("loss", "left", fold=True, least=8 if largest else 12)
+    times = map(Column, ("step, ms", "forward", "backward", "peak memory"))
+    columns = [Column("rank", "left"), names, *times, Column("max relative error", fold=True, least=8)]
     if largest:
         columns.append(Column("largest batch"))
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
@@ -106,7 +119,7 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:
     name = [Cell(rank_text(result)), Cell(loss_name(result))]
     if not result.metrics:
-        return [*name, Cell(_failure_text(result)), *[Cell("")] * (5 if largest else 4)]
+        return [*name, Cell(_failure_text(result), result.status), *[Cell("")] * (5 if largest else 4)]
     step, peak = result.metrics["step_time"], result.metrics[peak_metric(group)].value
     cells = [
         *name,
@@ -184,15 +197,22 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     first = [result for result in ranked if result.metrics["rank"].value == best]
     where = f" ({setting_text(first[0])})" if several else ""
     names = listed([loss_name(result) for result in first])
+    one_round = first[0].metrics["rank"].code == ONE_ROUND
+    took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step"
+    if len(ranked) == 1:
+        return [f"{names} is the only exact loss that was measured{where}: {took}"]
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
-    findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms per step"]
+    if one_round:
+        verb = "came first among the exact losses in this one round"
+        took += "; no winner before --rounds 2 or more"
+    findings = [f"{names} {verb}{where}: {took}"]
     metric = peak_metric(group)
     peaks = [
         (result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None
     ]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])
-        verb = "takes the least memory of the exact losses"
+        verb = f"{'took' if one_round else 'takes'} the least memory of the exact losses"
         findings.append(f"{loss_name(least)} {verb}{where}: {format_bytes(value)}, excluding inputs")
     return findings
 

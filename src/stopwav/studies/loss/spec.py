@@ -20,7 +20,10 @@ LOSS_PLAN = Plan(min_values=5, max_values=30, warmup_s=0.2, min_values_s=0.2, ma
 PROFILE_SCHEDULE = [10, 10, 20, 2]
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
+Order = Literal["shuffled", "file", "sorted", "longest-first", "columns-independently"]
 Sort = Literal["pairs", "columns-independently", False]
+# The order that each value of the older --sort stands for.
+_SORT_ORDERS: dict[Sort, Order] = {"pairs": "sorted", "columns-independently": "columns-independently"}
 
 
 class LossSpec(StudySpec):
@@ -50,11 +53,18 @@ class LossSpec(StudySpec):
     max_frames: Annotated[int | None, Option("Frames per batch before padding, instead of --batch-size.")] = Field(
         default=None, gt=0
     )
+    order: Annotated[
+        Order,
+        Option(
+            "Utterances before batches are cut: `shuffled`, as in the `file`, `sorted` by length or `longest-first`; "
+            "`columns-independently` sorts frames and tokens separately, longest first: the mistake of older tables, "
+            "whose (T, U) pairs mostly exist in no utterance."
+        ),
+    ] = "shuffled"
     sort: Annotated[
         Sort,
         Option(
-            "Batch utterances of similar length. `--sort columns-independently` sorts frames and tokens separately: "
-            "it reproduces the mistake of older tables, whose (T, U) pairs mostly exist in no utterance.",
+            "The same as --order sorted; `--sort columns-independently` as --order columns-independently.",
             metavar="[ORDER]",
             bare="pairs",
         ),
@@ -65,6 +75,10 @@ class LossSpec(StudySpec):
     batches: Annotated[int, Option("Batches to measure, over the whole range of lengths.")] = Field(
         default=BATCHES, gt=0
     )
+    first: Annotated[int | None, Option("Measure the first batches, this many, instead of --batches.")] = Field(
+        default=None, gt=0
+    )
+    skip: Annotated[int, Option("Batches to leave out before --first.")] = Field(default=0, ge=0)
     vocab: Annotated[list[int], Option("Symbols, blank included; several, with commas, are compared.")] = Field(
         default=[VOCAB], min_length=1
     )
@@ -123,6 +137,27 @@ class LossSpec(StudySpec):
     def _flag(cls, value: Any) -> Any:
         # In a file it may stand as the flag does.
         return "pairs" if value is True else value or False
+
+    @model_validator(mode="after")
+    def _one_order(self) -> LossSpec:
+        if self.sort:
+            order = _SORT_ORDERS[self.sort]
+            if "order" in self.model_fields_set and self.order != order:
+                raise ValueError(f"--sort is --order {order}, and --order is {self.order}: give --order alone")
+            self.order = order
+        self.sort = next((sort for sort, order in _SORT_ORDERS.items() if order == self.order), False)
+        return self
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> LossSpec:
+        if self.first is None:
+            if self.skip:
+                raise ValueError(f"--skip {self.skip}: needs --first, the number of batches to measure after these")
+            return self
+        if "batches" in self.model_fields_set and self.batches != self.first:
+            raise ValueError("--first and --batches: give one of them, not both")
+        self.batches = self.first
+        return self
 
     @model_validator(mode="after")
     def _one_batching(self) -> LossSpec:
