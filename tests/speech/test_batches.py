@@ -34,7 +34,7 @@ def test_librispeech_is_padded_as_published(seed: int) -> None:
     shapes = load_shapes("librispeech", seed=seed)
     unsorted = make_batches(shapes, batch_size=30, seed=seed)
     assert 1 / padding_efficiency(unsorted) == pytest.approx(1.98, abs=0.03)
-    ordered = make_batches(shapes, max_frames=10_000, sort="pairs")
+    ordered = make_batches(shapes, max_frames=10_000, order="sorted")
     assert 1 / padding_efficiency(ordered) == pytest.approx(1.08, abs=0.01)
     assert all(sum(batch.frames) <= 10_000 for batch in ordered)
 
@@ -42,13 +42,13 @@ def test_librispeech_is_padded_as_published(seed: int) -> None:
 def test_columns_sorted_for_themselves_invent_utterances() -> None:
     """Of the real corpus 96 % of such pairs are in no utterance."""
     shapes = load_shapes("librispeech")
-    assert invented_pairs(make_batches(shapes, max_frames=10_000, sort="columns-independently"), shapes) > 0.9
-    assert invented_pairs(make_batches(shapes, max_frames=10_000, sort="pairs"), shapes) == 0
+    assert invented_pairs(make_batches(shapes, max_frames=10_000, order="columns-independently"), shapes) > 0.9
+    assert invented_pairs(make_batches(shapes, max_frames=10_000, order="sorted"), shapes) == 0
 
 
 def test_batches_are_taken_over_the_whole_range() -> None:
     shapes = load_shapes("librispeech")
-    ordered = make_batches(shapes, max_frames=10_000, sort="pairs")
+    ordered = make_batches(shapes, max_frames=10_000, order="sorted")
     low, high = covered_range(spread(ordered, 20), shapes)
     assert low < 0.1
     assert high > 0.95
@@ -61,19 +61,21 @@ def test_buckets_are_between_random_and_sorted() -> None:
     shapes = load_shapes("librispeech")
     random, bucketed, ordered = (
         padding_efficiency(make_batches(shapes, batch_size=30, **options))
-        for options in ({}, {"buckets": 20}, {"sort": "pairs"})
+        for options in ({}, {"buckets": 20}, {"order": "sorted"})
     )
     assert random < bucketed < ordered
 
 
+# The orders that keep pairs, and exclude buckets.
+BY_LENGTH = ["sorted", "longest-first"]
 pairs = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 20)), min_size=1, max_size=40)
 
 
-@given(pairs, st.integers(1, 100), st.sampled_from([None, "pairs"]), st.sampled_from([None, 3]))
+@given(pairs, st.integers(1, 100), st.sampled_from(["shuffled", "file", *BY_LENGTH]), st.sampled_from([None, 3]))
 def test_every_utterance_is_in_one_batch(
-    listed: list[tuple[int, int]], frames: int, sort: str | None, buckets: int | None
+    listed: list[tuple[int, int]], frames: int, order: str, buckets: int | None
 ) -> None:
-    options = {"sort": sort} if sort else {"buckets": buckets}
+    options = {"order": order, "buckets": buckets if order not in BY_LENGTH else None}
     batches = make_batches(shapes_of(listed), max_frames=frames, **options)  # type: ignore[arg-type]
     found = [pair for batch in batches for pair in zip(batch.frames, batch.tokens, strict=True)]
     assert sorted(found) == sorted(listed)
@@ -85,4 +87,4 @@ def test_a_corpus_that_fills_no_batch_is_an_error() -> None:
     with pytest.raises(StopwavError, match="too few for a batch of 2"):
         make_batches(shapes_of([(3, 1)]), batch_size=2)
     with pytest.raises(StopwavError, match="give one of them"):
-        make_batches(shapes_of([(3, 1)]), sort="pairs", buckets=2)
+        make_batches(shapes_of([(3, 1)]), order="sorted", buckets=2)

@@ -115,9 +115,10 @@ def _ordered(shapes: Shapes, order: str, seed: int) -> tuple[Counts, Counts]:
         return np.sort(frames)[::-1], np.sort(tokens)[::-1]
     if order == FILE:
         return frames, tokens
-    places = np.lexsort((tokens, frames)) if order in BY_LENGTH else np.random.default_rng(seed).permutation(len(shapes))
-    if order == LONGEST_FIRST:
-        places = places[::-1]
+    if order == SHUFFLED:
+        places = np.random.default_rng(seed).permutation(len(shapes))
+    else:
+        places = np.lexsort((tokens, frames))[:: -1 if order == LONGEST_FIRST else 1]
     return frames[places], tokens[places]
 
 

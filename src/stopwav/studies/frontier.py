@@ -43,7 +43,7 @@ def frontier_of(probes: Iterable[tuple[int, Piece]]) -> Frontier:
 
 
 def next_batch(frontier: Frontier, first: int = 1, most: int = LARGEST_BATCH) -> int | None:
-    """Return the batch to try next: twice the largest that fitted, `most` at the most, or halfway to one that failed."""
+    """Return the batch to try next, up to `most`: twice the largest that fitted, or halfway to one that failed."""
     if frontier.fails_at is None:
         if frontier.fits >= most:
             return None
@@ -52,7 +52,7 @@ def next_batch(frontier: Frontier, first: int = 1, most: int = LARGEST_BATCH) ->
 
 
 def largest_estimate(frontier: Frontier, utterances: int = LARGEST_BATCH) -> Estimate:
-    """Return the largest batch that fits, with what stopped it as its note and code: a corpus may have few utterances."""
+    """Return the largest batch of a corpus of so many that fits, with what stopped it as its note and code."""
     note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
     if frontier.fails_at is None:
         reason = f"no more than {LARGEST_BATCH} are tried"

@@ -10,6 +10,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Header
 from stopwav.speech.batches import (
     COLUMNS,
+    SHUFFLED,
     Batch,
     covered_range,
     invented_pairs,
@@ -18,7 +19,7 @@ from stopwav.speech.batches import (
     spread,
 )
 from stopwav.speech.shapes import Shapes, load_shapes
-from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.loss.spec import BATCHES, LossSpec
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _make_set(spec: LossSpec, setting: Setting, shapes: Shapes) -> BatchSet:
         shapes,
         batch_size=setting.batch_size or 1,
         max_frames=spec.max_frames,
-        order=spec.order,
+        order=spec.order or SHUFFLED,
         buckets=spec.buckets,
         seed=spec.seed,
     )
@@ -104,7 +105,7 @@ def _make_set(spec: LossSpec, setting: Setting, shapes: Shapes) -> BatchSet:
 def _chosen(spec: LossSpec, batches: Sequence[Batch]) -> Sequence[Batch]:
     """The batches that are measured: the first ones where that was asked for, else some over the whole range."""
     if spec.first is None:
-        return spread(batches, spec.batches)
+        return spread(batches, spec.batches or BATCHES)
     if spec.skip >= len(batches):
         raise StopwavError(f"--skip {spec.skip}: {len(batches)} batches in all; skip fewer")
     return batches[spec.skip : spec.skip + spec.first]

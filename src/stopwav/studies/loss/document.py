@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopwav.record import Result
-from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
-from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
+from stopwav.record import Piece, Record, Result
+from stopwav.report.document import (
+    PAGE,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Detail,
+    Document,
+    Figures,
+    Medium,
+    Note,
+    Row,
+    Section,
+    Table,
+)
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
 from stopwav.studies.loss.metrics import ONE_ROUND
+from stopwav.studies.loss.traces import profiles_of
 from stopwav.studies.study import StudyRun
 
+# Operators and kernels that are listed, and what is shown of their names, which may fill a page.
+MOST_PROFILED, LONGEST_NAME = 20, 60
+PAGE_AND_FILE: tuple[Medium, ...] = ("markdown", "page")
 WRONG = "✗"
 APPROXIMATE = "~"
 
@@ -47,13 +65,49 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         blocks=(
             Note(_settings_line(results[0]), quiet=False, media=TEXT),
             Section("The losses", (*tables, *legend, note)),
-            Section("At a glance", (Figures((("*",),)),), media=PAGE),
+            Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
+            *_profiles(run.record),
         ),
         findings=tuple(_findings(results)),
         record=run.record,
         warned=tuple(results),
         measured=tuple(result for result in results if result.metrics),
     )
+
+
+def _profiles(record: Record) -> list[Section]:
+    """The operators, the kernels and the memory of each loss under the profiler."""
+    profiles = profiles_of(record)
+    if not profiles:
+        return []
+    about = Note(
+        "Under torch.profiler, which slows steps down: read which operator is large, not how long it takes. Operators "
+        "and kernels are of all recorded steps, memory of the first trace."
+    )
+    blocks = [block for number, piece in enumerate(profiles, start=1) for block in _profile(piece, number)]
+    return [Section("Under the profiler", (about, *blocks), media=PAGE_AND_FILE)]
+
+
+def _profile(piece: Piece, number: int) -> list[Block]:
+    loss, files, idle = plain(str(piece.key[1]), 40), piece.data["files"], piece.data["idle_share"]
+    where = f"{loss} ({piece.key[2]})"
+    recorded = f"{counted(len(files), 'trace')} of {counted(piece.data['active'], 'step')}: {', '.join(files)}"
+    busy = "" if idle is None else f"; the device was idle {100 * idle:.1f} % of the time"
+    tables = [
+        _profile_table(f"Operators of {where}", ("operator", "calls", "self ms", "total ms"), piece.data["operators"]),
+        _profile_table(f"Kernels of {where}", ("kernel", "calls", "total ms"), piece.data["kernels"]),
+    ]
+    drawn = Figures(((f"profile-{number}",),))
+    return [*(table for table in tables if table.rows), Note(f"{recorded}{busy}"), drawn]
+
+
+def _profile_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> Table:
+    """A table of names, calls and times in seconds."""
+    rows = [
+        Row((Cell(plain(name, LONGEST_NAME)), Cell(str(calls)), *(Cell(format_number(1e3 * s, 2)) for s in times)))
+        for name, calls, *times in lines[:MOST_PROFILED]
+    ]
+    return Table((Column(headings[0], "left", shorten=True), *map(Column, headings[1:])), tuple(rows), title=title)
 
 
 def by_setting(results: Sequence[Result]) -> list[list[Result]]:

@@ -54,13 +54,13 @@ class LossSpec(StudySpec):
         default=None, gt=0
     )
     order: Annotated[
-        Order,
+        Order | None,
         Option(
-            "Utterances before batches are cut: `shuffled`, as in the `file`, `sorted` by length or `longest-first`; "
-            "`columns-independently` sorts frames and tokens separately, longest first: the mistake of older tables, "
-            "whose (T, U) pairs mostly exist in no utterance."
+            "How utterances are ordered before batches are cut: `shuffled`, the default, as in the `file`, `sorted` by "
+            "length, or `longest-first`. `columns-independently` sorts frames and tokens separately, longest first: "
+            "the mistake of older tables, whose (T, U) pairs mostly exist in no utterance."
         ),
-    ] = "shuffled"
+    ] = None
     sort: Annotated[
         Sort,
         Option(
@@ -72,8 +72,8 @@ class LossSpec(StudySpec):
     buckets: Annotated[int | None, Option("Batch within this many equally filled ranges of length.")] = Field(
         default=None, gt=0
     )
-    batches: Annotated[int, Option("Batches to measure, over the whole range of lengths.")] = Field(
-        default=BATCHES, gt=0
+    batches: Annotated[int | None, Option("Batches to measure, over the whole range of lengths; default 10.")] = Field(
+        default=None, gt=0
     )
     first: Annotated[int | None, Option("Measure the first batches, this many, instead of --batches.")] = Field(
         default=None, gt=0
@@ -142,9 +142,10 @@ class LossSpec(StudySpec):
     def _one_order(self) -> LossSpec:
         if self.sort:
             order = _SORT_ORDERS[self.sort]
-            if "order" in self.model_fields_set and self.order != order:
+            if self.order not in (None, order):
                 raise ValueError(f"--sort is --order {order}, and --order is {self.order}: give --order alone")
             self.order = order
+        self.order = self.order or "shuffled"
         self.sort = next((sort for sort, order in _SORT_ORDERS.items() if order == self.order), False)
         return self
 
@@ -153,8 +154,9 @@ class LossSpec(StudySpec):
         if self.first is None:
             if self.skip:
                 raise ValueError(f"--skip {self.skip}: needs --first, the number of batches to measure after these")
+            self.batches = self.batches or BATCHES
             return self
-        if "batches" in self.model_fields_set and self.batches != self.first:
+        if self.batches not in (None, self.first):
             raise ValueError("--first and --batches: give one of them, not both")
         self.batches = self.first
         return self
@@ -180,6 +182,11 @@ def check_settings(spec: LossSpec) -> None:
     if not spec.losses:
         raise StopwavError(
             "no loss is installed here: pip install 'stopwav[torch]'; `stopwav loss --list` has them all"
+        )
+    if spec.profile and any(name.partition(",")[0] == "oracle" for name in spec.losses):
+        raise StopwavError(
+            "--profile with oracle: it computes one cell at a time, and a trace of that is gigabytes; "
+            "leave oracle out, or profile `torch`, which computes the same"
         )
     if spec.device != "cpu":
         check_torch_device("loss", spec.device)
