@@ -1,5 +1,9 @@
 """Batches: what is padding, which utterances share a batch, and over which lengths they are taken."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,6 +61,42 @@ def test_batches_are_taken_over_the_whole_range() -> None:
     assert low > 0.9
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shapes, dict[str, Any]]:
+    """Shapes read from a file such as `shape_info.pt`, and the batches that the published scripts made of that file."""
+    torch = pytest.importorskip("torch")
+    batches = json.loads((Path(__file__).parent / "published_batches.json").read_text())
+    path = tmp_path_factory.mktemp("shapes") / "shape_info.pt"
+    torch.save(torch.tensor(batches["shapes"], dtype=torch.int32), path)
+    return load_shapes(path), batches
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("batch_size_30", {"order": "file", "batch_size": 30}),
+        ("max_frames_10000", {"order": "columns-independently", "max_frames": 10_000}),
+        ("max_frames_2000", {"order": "columns-independently", "max_frames": 2_000}),
+    ],
+)
+def test_batches_are_those_of_the_published_scripts(
+    published: tuple[Shapes, dict[str, Any]], name: str, options: dict[str, Any]
+) -> None:
+    shapes, batches = published
+    assert [list(map(list, zip(*batch, strict=True))) for batch in batches[name]] == [
+        [list(batch.frames), list(batch.tokens)] for batch in make_batches(shapes, **options)
+    ]
+
+
+def test_longest_first_has_the_frames_of_the_published_batches_with_their_own_tokens(
+    published: tuple[Shapes, dict[str, Any]],
+) -> None:
+    shapes, batches = published
+    made = make_batches(shapes, order="longest-first", max_frames=2_000)
+    assert [list(batch.frames) for batch in made] == [[t for t, _ in batch] for batch in batches["max_frames_2000"]]
+    assert invented_pairs(made, shapes) == 0
+
+
 def test_buckets_are_between_random_and_sorted() -> None:
     shapes = load_shapes("librispeech")
     random, bucketed, ordered = (
@@ -88,3 +128,5 @@ def test_a_corpus_that_fills_no_batch_is_an_error() -> None:
         make_batches(shapes_of([(3, 1)]), batch_size=2)
     with pytest.raises(StopwavError, match="give one of them"):
         make_batches(shapes_of([(3, 1)]), order="sorted", buckets=2)
+    with pytest.raises(StopwavError, match="--order 'pairs': give one of shuffled, file"):
+        make_batches(shapes_of([(3, 1)]), order="pairs")
