@@ -8,11 +8,12 @@ from loss_runs import own
 
 from stopwav import StopwavError
 from stopwav.profiling.schedule import Schedule
+from stopwav.record import Piece
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss import traces
 from stopwav.studies.loss.loss_step import LossSetup
 from stopwav.studies.loss.spec import LOSS_PLAN
-from stopwav.studies.loss.traces import ProfiledSteps, count_operators
+from stopwav.studies.loss.traces import ProfiledSteps, count_operators, recorded_text
 
 torch = pytest.importorskip("torch")
 
@@ -60,7 +61,9 @@ def test_a_trace_has_as_many_steps_as_fit(
     assert whole["memory"]["device"] == "cpu"
     monkeypatch.setattr(traces, "MOST_OPERATORS", 3 * count_operators(profiled._runner.step(BATCH, 0), 10**6))
     bounded = profiled.run((BATCH,), (0,), tmp_path / "bounded", SCHEDULE)
-    assert bounded["active"] == 3
+    assert (bounded["active"], bounded["asked"]) == (3, 20)
+    text = recorded_text(Piece(key=["trace"], status="ok", data=bounded))
+    assert text.startswith("1 trace of 3 steps, not 20: a trace has at most")
     files = [tmp_path / name / data["files"][0] for name, data in (("whole", whole), ("bounded", bounded))]
     assert files[1].stat().st_size < files[0].stat().st_size / 4
 

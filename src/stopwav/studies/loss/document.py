@@ -23,7 +23,7 @@ from stopwav.report.document import (
 )
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
 from stopwav.studies.loss.metrics import ONE_ROUND
-from stopwav.studies.loss.traces import profiles_of
+from stopwav.studies.loss.traces import profiles_of, recorded_text
 from stopwav.studies.study import StudyRun
 
 # Operators and kernels that are listed, and what is shown of their names, which may fill a page.
@@ -89,16 +89,18 @@ def _profiles(record: Record) -> list[Section]:
 
 
 def _profile(piece: Piece, number: int) -> list[Block]:
-    loss, files, idle = plain(str(piece.key[1]), 40), piece.data["files"], piece.data["idle_share"]
-    where = f"{loss} ({piece.key[2]})"
-    recorded = f"{counted(len(files), 'trace')} of {counted(piece.data['active'], 'step')}: {', '.join(files)}"
+    where, idle = f"{plain(str(piece.key[1]), 40)} ({piece.key[2]})", piece.data["idle_share"]
     busy = "" if idle is None else f"; the device was idle {100 * idle:.1f} % of the time"
     tables = [
         _profile_table(f"Operators of {where}", ("operator", "calls", "self ms", "total ms"), piece.data["operators"]),
         _profile_table(f"Kernels of {where}", ("kernel", "calls", "total ms"), piece.data["kernels"]),
     ]
     drawn = Figures(((f"profile-{number}",),))
-    return [*(table for table in tables if table.rows), Note(f"{recorded}{busy}"), drawn]
+    return [
+        *(table for table in tables if table.rows),
+        Note(f"{recorded_text(piece)}{busy}. {', '.join(piece.data['files'])}"),
+        drawn,
+    ]
 
 
 def _profile_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> Table:

@@ -51,6 +51,13 @@ def profiles_of(record: Record) -> list[Piece]:
     return [piece for piece in record.pieces if piece.key[0] == "trace" and "operators" in piece.data]
 
 
+def recorded_text(piece: Piece) -> str:
+    """Return how many steps a loss's traces hold, and why they are fewer than were asked for."""
+    files, active, asked = len(piece.data["files"]), piece.data["active"], piece.data["asked"]
+    fewer = f", not {asked}: a trace has at most {MOST_OPERATORS:,} operators" if active < asked else ""
+    return f"{files} trace{'' if files == 1 else 's'} of {active} step{'' if active == 1 else 's'}{fewer}"
+
+
 class ProfiledSteps:
     """Inside its worker: steps under the profiler, one batch after the other."""
 
@@ -61,9 +68,10 @@ class ProfiledSteps:
         self, batches: tuple[Batch, ...], seeds: tuple[int, ...], folder: Path, schedule: Schedule
     ) -> dict[str, Any]:
         """Return the trace files, one for each repetition of the schedule, and their operators, kernels and memory."""
-        schedule = self._bounded(schedule, max(batches, key=lambda batch: batch.padded_cells))
-        files = self._trace(batches, seeds, folder, schedule)
-        return {"files": [file.name for file in files], "active": schedule.active, **_tables(folder, files)}
+        bounded = self._bounded(schedule, max(batches, key=lambda batch: batch.padded_cells))
+        files = self._trace(batches, seeds, folder, bounded)
+        steps = {"active": bounded.active, "asked": schedule.active}
+        return {"files": [file.name for file in files], **steps, **_tables(folder, files)}
 
     def _bounded(self, schedule: Schedule, largest: Batch) -> Schedule:
         """The schedule with no more active steps than a trace of reasonable size can hold."""
@@ -101,7 +109,7 @@ def count_operators(step: Callable[[], object], most: int) -> int:
 
     count = 0
 
-    class Counter(TorchDispatchMode):
+    class OperatorCounter(TorchDispatchMode):
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal count
             count += 1
@@ -110,7 +118,7 @@ def count_operators(step: Callable[[], object], most: int) -> int:
             return operator(*args, **(kwargs or {}))
 
     try:
-        with Counter():  # type: ignore[no-untyped-call]
+        with OperatorCounter():  # type: ignore[no-untyped-call]
             step()
     except Exception:  # PyTorch may wrap what is raised in a backward pass
         if count <= most:
