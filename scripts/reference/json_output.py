@@ -90,6 +90,7 @@ WARNINGS = (
     ("`step-oom`, `step-timeout`, `step-crashed`, `step-error`", "how a step or a pass ended; earlier steps are kept"),
     ("`attribution`", "a row whose module is shared, called from elsewhere, or recomputed by a checkpoint"),
     ("`shared-parameter`", "a parameter that several modules hold"),
+    ("`frames-guessed`", "a file of shapes that does not say whether it holds input or encoder frames"),
     ("`below-noise`", "a row whose share cannot be trusted, and why"),
     ("`compiled`", "a compiled model, whose modules cannot be distinguished"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
@@ -127,8 +128,9 @@ the command that installs it.
 
 `loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
 
-`shapes`: `{"name", "digest", "note", "utterances", "T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…},
-"padding_efficiency"}`, the last in batches of 30, unsorted.
+`shapes`: `{"name", "digest", "note", "utterances", "frames", "frames_guess", "subsampling",
+"T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…}, "padding_efficiency"}`, the last in
+batches of 30, unsorted.
 
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count those
 that were written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -77,10 +78,39 @@ class Schedule:
         return Place("warmup" if number < self.wait + self.warmup else "active", cycle, number)
 
 
+def parse_schedule(value: Any) -> Schedule:
+    """Return the schedule that an option gives: `wait=10,warmup=10,active=20,repeat=2`, its four numbers, or a mapping.
+
+    What a text or a mapping leaves out is 0, and 1 for `active` and `repeat`.
+    """
+    defaults = {"wait": 0, "warmup": 0, "active": 1, "repeat": 1}
+    try:
+        if isinstance(value, Mapping):
+            fields = {str(name): int(number) for name, number in value.items()}
+        elif isinstance(value, str) and "=" in value:
+            pairs = [part.partition("=") for part in value.split(",")]
+            fields = {name.strip(): int(number) for name, _, number in pairs}
+        else:
+            numbers = [int(number) for number in (value.split(",") if isinstance(value, str) else value)]
+            fields = dict(zip(defaults, numbers, strict=True))
+        unknown = [name for name in fields if name not in defaults]
+        if unknown or fields.get("repeat") == 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        message = "give wait, warmup, active and repeat (1 or more), such as wait=10,warmup=10,active=20,repeat=2"
+        raise StopwavError(message) from None
+    return Schedule(**{**defaults, **fields})
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Return the schedule as `parse_schedule` reads it."""
+    return f"wait={schedule.wait},warmup={schedule.warmup},active={schedule.active},repeat={schedule.repeat}"
+
+
 class Tracer:
     """Runs torch.profiler through cycles of a schedule, and exports each in TensorBoard's layout."""
 
-    def __init__(self, folder: Path, schedule: Schedule) -> None:
+    def __init__(self, folder: Path, schedule: Schedule, on_export: Callable[[Any, Path], None] | None = None) -> None:
         from importlib.util import find_spec
 
         if find_spec("torch") is None:
@@ -95,6 +125,8 @@ class Tracer:
             raise StopwavError(f"profile_steps: trace={str(folder)!r}: {error.strerror}; name a folder") from error
         self._folder = folder
         self._schedule = schedule
+        # Called with torch's profiler and its trace, after each cycle.
+        self._on_export = on_export
         self._profiler: Any = None
         self._steps = 0
         self.files: list[Path] = []
@@ -133,3 +165,5 @@ class Tracer:
         before = set(self._folder.glob(TRACES))
         torch.profiler.tensorboard_trace_handler(str(self._folder))(profiler)
         self.files += sorted(set(self._folder.glob(TRACES)) - before)
+        if self._on_export is not None:
+            self._on_export(profiler, self.files[-1])
