@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
 from stopwav.profiling.schedule import Schedule, parse_schedule
 from stopwav.record import Piece, Record
