@@ -135,6 +135,20 @@ batches of 30, unsorted.
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count those
 that were written.
 
+`traces analyse`: `{"stopwav", "folder", "files", "skipped": [{"file", "reason"}], "operators": [{"name", "kind",
+"calls", "self_s", "total_s", "host_bytes", "device_bytes"}], "kernels", "devices": [{"file", "device", "busy_s",
+"span_s"}], "memory": [{"file", "device", "peak_bytes", "peak_at_s", "points"}], "notes", "stages", "functions",
+"launches", "steps", "idle_share"}`; `self_s` is own time, and the other tables have rows like `operators`.
+
+`traces diff`: `{"stopwav", "a", "b", "per", "units_a", "units_b", "notes"}` and, for each table that has rows
+(`operators`, `kernels`, `launches`, `labels`, `stages`, `functions`), `[{"name", "kind", "status", "a", "b",
+"self_change_s", "total_change_s", "self_ratio", "verdict"}]`. `a` and `b` of a row are `{"calls", "self_s", "total_s",
+"each_self_s", "self_per_call_s", "total_per_call_s"}` per unit, means over the traces of the side, and each trace's own
+time; `status` is `both`, `appeared` or `vanished`; `verdict` is a change as `diff --json` prints it, or `null`.
+
+`traces merge`: `{"stopwav", "path", "events", "alignment", "sources": [{"name", "file", "events", "processes",
+"first_s", "moved_s"}], "notes"}`; `processes` has the new number of each old one.
+
 `doctor`: `{"stopwav", "machine": {…}, "steadiness": {"values", "p10_s", "p50_s", "p90_s"}, "sensors": [{"name",
 "available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is as in the header of a
 [run file](run-file.md), `steadiness` the time of a fixed piece of work in one thread, repeated for 2 s.
