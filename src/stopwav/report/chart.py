@@ -13,6 +13,9 @@ from altair.utils import schemapi
 
 # Width of a chart in a file; in a page it takes that of its column.
 FILE_WIDTH = 640
+# Numbers in d3's notation, of ticks and of tooltips: `r` writes 1520 where `g` writes 1.52e+3.
+TICKS = ",~r"
+VALUES = ",.3~r"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 
 
@@ -38,13 +41,15 @@ def theme() -> dict[str, Any]:
     """The look that all charts share."""
     quiet = {"domain": False, "ticks": False, "labelPadding": 8, "titlePadding": 12, "gridDash": [2, 3]}
     text = {"labelColor": ink("muted"), "titleColor": ink("muted"), "labelFontSize": 12, "titleFontSize": 12}
+    # Labels that would touch are left out; the outermost stay at their ticks, and do not move over their neighbours.
+    apart = {"labelOverlap": "greedy", "labelSeparation": 8, "labelFlush": False}
     return {
         "background": "transparent",
         "font": FONT,
         # A screen reader gets the description, not hundreds of marks one by one.
         "aria": False,
         "view": {"stroke": None},
-        "axis": {**quiet, **text, "gridColor": ink("line"), "titleFontWeight": "normal", "labelOverlap": "greedy"},
+        "axis": {**quiet, **text, **apart, "gridColor": ink("line"), "titleFontWeight": "normal"},
         # Two names of that length fit the width of a file.
         "legend": {**text, "orient": "bottom", "title": None, "labelLimit": 240, "columns": 2},
     }

@@ -19,6 +19,8 @@ PLAIN_DIGITS = 3
 MOST_DECIMALS = 2
 # From here on a number is written as 1.23e+10: more digits would burst a table, and mean nothing.
 SCIENTIFIC_FROM = 1e10
+# Below, the zeros after the point are hard to count.
+SCIENTIFIC_BELOW = 1e-4
 
 
 def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
@@ -60,6 +62,14 @@ def format_number(number: float, decimals: int) -> str:
         return f"{number:.{PLAIN_DIGITS - 1}e}"
     written = f"{number:.{decimals}f}"
     return written.removeprefix("-") if not written.strip("-0.") else written
+
+
+def format_digits(number: float, digits: int = PLAIN_DIGITS) -> str:
+    """The number to so many digits, with those before the point in full: 1520, 15.2, 0.152."""
+    if not math.isfinite(number) or 0 < abs(number) < SCIENTIFIC_BELOW:
+        return f"{number:.{digits - 1}e}"
+    exponent = int(f"{number:.{digits - 1}e}".partition("e")[2])
+    return format_number(number, max(0, digits - 1 - exponent))
 
 
 def _decimals(estimate: Estimate, scale: float, most: int) -> int:
@@ -146,4 +156,4 @@ def amount_text(change: Change, value: float | None) -> str:
     scale, suffix = (1e2, " %") if change.by == "difference" else (1.0, "")
     if change.unit == "s":
         scale, suffix = (1.0, " s") if abs(value) >= 1 else (1e3, " ms")
-    return f"{value * scale:#.3g}".removesuffix(".") + suffix
+    return format_digits(value * scale) + suffix

@@ -22,7 +22,10 @@ LOSS_PLAN = Plan(min_values=5, max_values=30, warmup_s=0.2, min_values_s=0.2, ma
 PROFILE_SCHEDULE = "wait=10,warmup=10,active=20,repeat=2"
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
+Order = Literal["shuffled", "file", "sorted", "longest-first", "columns-independently"]
 Sort = Literal["pairs", "columns-independently", False]
+# The order that each value of the older --sort stands for.
+_SORT_ORDERS: dict[Sort, Order] = {"pairs": "sorted", "columns-independently": "columns-independently"}
 
 
 class LossSpec(StudySpec):
@@ -60,11 +63,18 @@ class LossSpec(StudySpec):
     max_frames: Annotated[int | None, Option("Frames per batch before padding, instead of --batch-size.")] = Field(
         default=None, gt=0
     )
+    order: Annotated[
+        Order | None,
+        Option(
+            "How utterances are ordered before batches are cut: `shuffled`, the default, as in the `file`, `sorted` by "
+            "length, or `longest-first`. `columns-independently` sorts frames and tokens separately, longest first: "
+            "the mistake of older tables, whose (T, U) pairs mostly exist in no utterance."
+        ),
+    ] = None
     sort: Annotated[
         Sort,
         Option(
-            "Batch utterances of similar length. `--sort columns-independently` sorts frames and tokens separately: "
-            "it reproduces the mistake of older tables, whose (T, U) pairs mostly exist in no utterance.",
+            "The same as --order sorted; `--sort columns-independently` as --order columns-independently.",
             metavar="[ORDER]",
             bare="pairs",
         ),
@@ -72,9 +82,13 @@ class LossSpec(StudySpec):
     buckets: Annotated[int | None, Option("Batch within this many equally filled ranges of length.")] = Field(
         default=None, gt=0
     )
-    batches: Annotated[int, Option("Batches to measure, over the whole range of lengths.")] = Field(
-        default=BATCHES, gt=0
+    batches: Annotated[int | None, Option("Batches to measure, over the whole range of lengths; default 10.")] = Field(
+        default=None, gt=0
     )
+    first: Annotated[int | None, Option("Measure the first batches, this many, instead of --batches.")] = Field(
+        default=None, gt=0
+    )
+    skip: Annotated[int, Option("Batches to leave out before --first.")] = Field(default=0, ge=0)
     vocab: Annotated[list[int], Option("Symbols, blank included; several, with commas, are compared.")] = Field(
         default=[VOCAB], min_length=1
     )
@@ -135,6 +149,29 @@ class LossSpec(StudySpec):
         return "pairs" if value is True else value or False
 
     @model_validator(mode="after")
+    def _one_order(self) -> LossSpec:
+        if self.sort:
+            order = _SORT_ORDERS[self.sort]
+            if self.order not in (None, order):
+                raise ValueError(f"--sort is --order {order}, and --order is {self.order}: give --order alone")
+            self.order = order
+        self.order = self.order or "shuffled"
+        self.sort = next((sort for sort, order in _SORT_ORDERS.items() if order == self.order), False)
+        return self
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> LossSpec:
+        if self.first is None:
+            if self.skip:
+                raise ValueError(f"--skip {self.skip}: needs --first, the number of batches to measure after these")
+            self.batches = self.batches or BATCHES
+            return self
+        if self.batches not in (None, self.first):
+            raise ValueError("--first and --batches: give one of them, not both")
+        self.batches = self.first
+        return self
+
+    @model_validator(mode="after")
     def _one_batching(self) -> LossSpec:
         if self.max_frames is not None and self.batch_size is not None:
             raise ValueError("--max-frames and --batch-size: give one of them, not both")
@@ -155,6 +192,11 @@ def check_settings(spec: LossSpec) -> None:
     if not spec.losses:
         raise StopwavError(
             "no loss is installed here: pip install 'stopwav[torch]'; `stopwav loss --list` has them all"
+        )
+    if spec.profile and any(name.partition(",")[0] == "oracle" for name in spec.losses):
+        raise StopwavError(
+            "--profile with oracle: it computes one cell at a time, and a trace of that is gigabytes; "
+            "leave oracle out, or profile `torch`, which computes the same"
         )
     if spec.device != "cpu":
         check_torch_device("loss", spec.device)

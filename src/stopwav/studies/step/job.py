@@ -70,7 +70,7 @@ def shapes_of(spec: StepSpec) -> Shapes:
 
 def batches_of(spec: StepSpec) -> list[Batch]:
     """Return the batches of a run of the reference, in input frames, spread over the whole range of lengths."""
-    from stopwav.speech.batches import PAIRS, make_batches, spread
+    from stopwav.speech.batches import SHUFFLED, SORTED, make_batches, spread
     from stopwav.speech.shapes import before_subsampling
 
     shapes = before_subsampling(shapes_of(spec))
@@ -83,7 +83,7 @@ def batches_of(spec: StepSpec) -> list[Batch]:
         shapes,
         batch_size=spec.batch_size or 1,
         max_frames=spec.max_frames,
-        sort=PAIRS if spec.sort else None,
+        order=SORTED if spec.sort else SHUFFLED,
         seed=spec.seed,
     )
     return spread(batches, spec.steps)
