@@ -152,7 +152,13 @@ def profile(
     methods: Collection[str] | None = None,
     trace: str | Path | None = None,
     schedule: Schedule | None = None,
-    **trace_options: Any,
+    record_shapes: bool = False,
+    profile_memory: bool = True,
+    with_stack: bool = False,
+    with_flops: bool = False,
+    with_modules: bool = False,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
 ) -> Any:
     """Profile a function or the methods of a class (`@stopwav.profile`), or a block (`with stopwav.profile("x")`).
 
@@ -164,12 +170,20 @@ def profile(
     names, inherited ones too.
 
     With `trace` and PyTorch, the first call warms torch.profiler up and the second is exported to that folder, or those
-    that `schedule` says; they feed no number. Further options are those of `profile_steps`, under PyTorch's names:
-    `record_shapes`, `profile_memory`, `with_stack`, `with_flops`, `with_modules`, `worker_name`, `use_gzip`.
+    that `schedule` says; they feed no number. `record_shapes` to `use_gzip` are as in `profile_steps`.
     """
     check_clock(clock)
     if isinstance(methods, str):
         raise StopwavError(f"profile: methods={methods!r} is one text; give a list, such as methods=[{methods!r}]")
+    trace_options = TraceOptions(
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        with_stack=with_stack,
+        with_flops=with_flops,
+        with_modules=with_modules,
+        worker_name=worker_name,
+        use_gzip=use_gzip,
+    )
     request = _trace_request(trace, schedule, trace_options)
     options = ProfileOptions(memory, report, clock, methods if methods is None else tuple(methods), request)
     if thing is None or isinstance(thing, str):
@@ -178,18 +192,14 @@ def profile(
 
 
 def _trace_request(
-    folder: str | Path | None, schedule: Schedule | None, options: dict[str, Any]
+    folder: str | Path | None, schedule: Schedule | None, options: TraceOptions
 ) -> CallTraceRequest | None:
-    try:
-        trace_options = TraceOptions(**options)
-    except TypeError as error:
-        raise StopwavError(f"profile: {error}") from None
-    trace_options.check_folder(folder)
+    options.check_folder(folder)
     if folder is None:
         if schedule is not None:
             raise StopwavError("profile: schedule= says which calls to trace; give trace= too, or use profile_steps")
         return None
-    return CallTraceRequest(Path(folder), schedule or ONE_CALL, trace_options)
+    return CallTraceRequest(Path(folder), schedule or ONE_CALL, options)
 
 
 def profiles() -> dict[str, Profile]:

@@ -13,14 +13,7 @@ from typing import Any, ClassVar, Literal
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import Span, collect_and_forward_marks, spans_of
 from stopwav.profiling.peaks import ForkLock
-from stopwav.profiling.trace_file import (
-    add_flops,
-    add_stages,
-    new_trace_path,
-    operators_of,
-    read_trace,
-    write_trace,
-)
+from stopwav.profiling.trace_file import add_flops, add_stages, new_trace_path, read_trace, write_trace
 
 Phase = Literal["skip", "wait", "warmup", "active", "done"]
 
@@ -156,8 +149,6 @@ class Tracer:
         self.files: list[Path] = []
         # Those for FlameGraph, of all traces.
         self.stacks: list[Path] = []
-        # PyTorch's operators in all traces.
-        self.operators = 0
 
     def claim(self) -> bool:
         """Take the profiler for this tracer, and return whether that worked: nobody else may be using it."""
@@ -222,16 +213,16 @@ class Tracer:
 
         options = self._options
         self._steps, self._spans = 0, []
-        profiler = torch.profiler.profile(
-            **arguments,
-            record_shapes=options.record_shapes,
-            profile_memory=options.profile_memory,
-            with_stack=options.with_stack,
-            with_flops=options.with_flops,
-            with_modules=options.with_modules,
-        )
         with ExitStack() as opening:
             opening.callback(_end_current)
+            profiler = torch.profiler.profile(
+                **arguments,
+                record_shapes=options.record_shapes,
+                profile_memory=options.profile_memory,
+                with_stack=options.with_stack,
+                with_flops=options.with_flops,
+                with_modules=options.with_modules,
+            )
             if options.with_modules:
                 from stopwav.profiling.module_spans import ModuleSpans
 
@@ -244,19 +235,23 @@ class Tracer:
             self._export(profiler)
 
     def _export(self, profiler: Any) -> None:
-        from stopwav.profiling.flame_stacks import write_stacks
-
         options = self._options
         path = new_trace_path(self._folder, options.worker_name, options.use_gzip)
         profiler.export_chrome_trace(str(path))
+        self.files.append(path)
+        if self._spans or options.with_flops or options.with_stack:  # else it is not read: it may be gigabytes
+            self._complete(path, profiler)
+
+    def _complete(self, path: Path, profiler: Any) -> None:
+        """Add to a trace what torch.profiler leaves out of it, and write its stacks."""
+        from stopwav.profiling.flame_stacks import write_stacks
+
         trace = read_trace(path)
-        self.operators += sum(1 for _ in operators_of(trace))
-        if options.with_flops:
+        if self._options.with_flops:
             add_flops(trace, {event.id: event.flops for event in profiler.events() if event.flops})
         add_stages(trace, self._spans)
         write_trace(path, trace)
-        self.files.append(path)
-        if options.with_stack:
+        if self._options.with_stack:
             self.stacks += write_stacks(path, trace)
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +40,12 @@ def write_trace(path: Path, trace: Trace) -> None:
         json.dump(trace, file)
 
 
-def operators_of(trace: Trace) -> Iterator[dict[str, Any]]:
-    """Yield the events of PyTorch's operators."""
-    return (event for event in trace["traceEvents"] if event.get("cat") == OPERATOR)
-
-
 def add_flops(trace: Trace, flops: Mapping[int, int]) -> None:
     """Write the FLOPs of each operator into its event: torch.profiler counts and omits them."""
-    for event in operators_of(trace):
-        arguments = event.get("args", {})
-        if arguments.get("External id") in flops:
-            arguments["flops"] = flops[arguments["External id"]]
+    for event in trace["traceEvents"]:
+        number = event.get("args", {}).get("External id")
+        if event.get("cat") == OPERATOR and number in flops:
+            event["args"]["flops"] = flops[number]
 
 
 def add_stages(trace: Trace, spans: Sequence[Span]) -> None:

@@ -15,7 +15,8 @@ from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
 from stopwav.profiling.schedule import TraceOptions
-from stopwav.profiling.trace_file import Trace, add_stages, new_trace_path, write_trace
+from stopwav.profiling.trace_file import OPERATOR, Trace, add_stages, new_trace_path, write_trace
+from stopwav.profiling.trace_spans import read_events
 from stopwav.record import Piece, Record
 from stopwav.studies.grid.cell import CellWorkload, GridCell, cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
@@ -82,7 +83,8 @@ class TracedPass:
         # An engine that has not imported PyTorch by now may still do so in its first call.
         call()
         trace = _profiled if "torch" in sys.modules else _unprofiled
-        files, operators = trace(call, self._folder, self._settings)
+        files = trace(call, self._folder, self._settings)
+        operators = sum(event.get("cat") == OPERATOR for event in read_events(files[0]))
         return [path.name for path in files], operators
 
 
@@ -109,8 +111,8 @@ def _trace(spec: GridSpec, cell: GridCell, folder: Path) -> Piece:
     return outcome_to_piece(_key(cell, settings), outcome, data)
 
 
-def _profiled(call: Callable[[], object], folder: Path, settings: TraceSettings) -> tuple[list[Path], int]:
-    """The trace that torch.profiler made of the calls with their stages, its stacks, and its operators."""
+def _profiled(call: Callable[[], object], folder: Path, settings: TraceSettings) -> list[Path]:
+    """The trace that torch.profiler made of the calls, with their stages, and its stacks."""
     from stopwav.profiling.schedule import Schedule, Tracer
 
     tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=settings.calls, repeat=1), settings.options)
@@ -122,17 +124,17 @@ def _profiled(call: Callable[[], object], folder: Path, settings: TraceSettings)
             tracer.end_step(_spans(call))
     finally:
         tracer.stop()
-    return [*tracer.files, *tracer.stacks], tracer.operators
+    return [*tracer.files, *tracer.stacks]
 
 
-def _unprofiled(call: Callable[[], object], folder: Path, settings: TraceSettings) -> tuple[list[Path], int]:
+def _unprofiled(call: Callable[[], object], folder: Path, settings: TraceSettings) -> list[Path]:
     """A trace of the calls' stages alone, named as torch.profiler would."""
     path = new_trace_path(folder, settings.options.worker_name, settings.options.use_gzip)
     trace: Trace = {"schemaVersion": 1, "traceEvents": []}
     for _ in range(settings.calls):
         add_stages(trace, _spans(call))
     write_trace(path, trace)
-    return [path], 0
+    return [path]
 
 
 def _spans(call: Callable[[], object]) -> tuple[Span, ...]:
