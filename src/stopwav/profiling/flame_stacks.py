@@ -62,9 +62,9 @@ def write_stacks(path: Path, trace: Trace) -> list[Path]:
         if times:
             files.append(path.with_name(f"{path.name.split(SUFFIX)[0]}.{metric}.stacks.txt"))
             lines = (
-                f"{';'.join(frame.translate(_REPLACED) for frame in stack)} {us:.0f}"
+                f"{';'.join(frame.translate(_REPLACED) for frame in stack)} {int(us)}"
                 for stack, us in times.items()
-                if us >= 0.5
+                if us >= 1
             )
             files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return files
