@@ -74,7 +74,7 @@ def understood(record: Record, read: Callable[[], T]) -> T:
 def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUAL) -> None:
     """Print runs: one JSON object, or tables one run after the other."""
     if as_json:
-        rows = [run_to_json(run) for run in runs]
+        rows = [run_to_json(run, texts=detail.print_texts) for run in runs]
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
         return
     from rich.text import Text
@@ -111,12 +111,17 @@ def _console() -> Console:
     return Console(markup=False, highlight=False)
 
 
-def run_to_json(run: StudyRun) -> dict[str, Any]:
-    """Return a run and its results as `--json` prints them."""
+def run_to_json(run: StudyRun, *, texts: bool = False) -> dict[str, Any]:
+    """Return a run and its results as `--json` prints them; `texts` adds what each engine recognised."""
+    results = [result.to_json() for result in run.results]
+    if texts and (recognised := understood(run.record, lambda: run.texts)) is not None:
+        for result, fields in zip(run.results, results, strict=True):
+            if result.kind == "engine":
+                fields["texts"] = [text.to_json() for text in recognised if text.name == result.name]
     return {
         "study": run.study.name,
         "run": str(run.record.path),
-        "results": [result.to_json() for result in run.results],
+        "results": results,
         **{key: extra.to_json() for key, extra in understood(run.record, lambda: run.extras).items()},
     }
 

@@ -193,7 +193,7 @@ def _text(table: Table, row: Row, index: int, short: bool) -> str:
     cell = row.cells[index]
     # Rows below a heading of their own stand in from it.
     depth = row.depth + any(other.heading for other in table.rows) if index == 0 else 0
-    text = plain(cell.short if short and cell.short is not None else cell.text)
+    text = plain(cell.short if short and cell.short is not None else cell.text, table.columns[index].longest)
     return f"{'  ' * depth}{text}" if cell.bar is None else f"{bar(cell.bar)}  {text:>{BARRED_TEXT}}"
 
 

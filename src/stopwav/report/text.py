@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from stopwav.record import UNTRAINED
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change
 
@@ -32,8 +32,8 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 
 def missing(estimate: Estimate) -> str:
-    """Return the text in place of a missing number: a dash, or `untrained`."""
-    return UNTRAINED if estimate.code == UNTRAINED else DASH
+    """Return the text in place of a missing number: a dash, or the reason where a word or two say it."""
+    return {UNTRAINED: UNTRAINED, NO_TRANSCRIPT: WITHOUT_TRANSCRIPT}.get(estimate.code, DASH)
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:

@@ -244,7 +244,8 @@ def _kaldi(folder: Path) -> tuple[str, list[Spoken]]:
 
 def _utterances(corpus: Corpus) -> Iterator[Spoken]:
     for utterance in corpus.utterances:
-        yield _duration_s(utterance), utterance.text
+        if utterance.text is not None:
+            yield _duration_s(utterance), utterance.text
 
 
 def _duration_s(utterance: Utterance) -> float:

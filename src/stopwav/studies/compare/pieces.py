@@ -12,7 +12,8 @@ from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Piece, Record
 from stopwav.speech.corpus import Utterance
-from stopwav.speech.wer import ErrorCount, count_errors
+from stopwav.speech.text import normalise
+from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.corpus_header import utterance_from_json
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
@@ -22,14 +23,19 @@ METER_LOG: list[str | int] = ["meter-log"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One input that an engine transcribed: in which round, at which place of the inputs, and what it took."""
+    """One input that an engine transcribed: in which round, at which place of the inputs, what it took, and its errors.
+
+    Errors are None where the utterance has no transcript.
+    """
 
     round: int
     place: int
     utterance: Utterance
     seconds: float
     audio_s: float
-    errors: ErrorCount
+    text: str
+    errors: ErrorCount | None
+    characters: CharacterErrorCount | None
     emitted_tokens: int | None
 
 
@@ -158,14 +164,17 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
     utterances = _utterances(record)
     for piece in good:
         if piece.key[0] == "sample":
-            utterance = utterances[piece.data["id"]]
+            utterance, text = utterances[piece.data["id"]], piece.data["text"]
+            words = None if utterance.text is None else (normalise(utterance.text), normalise(text))
             yield Sample(
                 round=int(piece.key[1]),
                 place=int(piece.key[3]),
                 utterance=utterance,
                 seconds=piece.data["seconds"],
                 audio_s=piece.data["audio_s"],
-                errors=count_errors(utterance.text, piece.data["text"]),
+                text=text,
+                errors=None if words is None else count_word_errors(*words),
+                characters=None if words is None else count_character_errors(*words),
                 emitted_tokens=piece.data["emitted_tokens"],
             )
 

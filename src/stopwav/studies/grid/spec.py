@@ -36,7 +36,12 @@ class GridSpec(StudySpec):
     batch_sizes: Annotated[list[PositiveInt], Option("Utterances at once, the columns of the grid.")] = Field(
         default=BATCH_SIZES, min_length=1
     )
-    audio: Annotated[str, Option("`bundled` speech, `noise`, or a file; cut or repeated to the length.")] = BUNDLED
+    audio: Annotated[
+        str,
+        Option(
+            "`bundled` speech, `noise`, an audio file, or a folder of them in a row; cut or repeated to the length."
+        ),
+    ] = BUNDLED
     device: Annotated[
         str | None, Option("Device, such as cuda: the engine's option `device`, which also decides the clock.")
     ] = None

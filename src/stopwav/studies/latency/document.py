@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopwav.record import UNTRAINED, Result
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
 from stopwav.report.document import (
     Block,
     Cell,
@@ -39,7 +39,7 @@ from stopwav.stats import Estimate, minimum_count
 from stopwav.stats.change import Change
 from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain
-from stopwav.studies.latency.metrics import BY_DEFINITION
+from stopwav.studies.latency.metrics import SAID
 from stopwav.studies.study import StudyRun
 
 # Where the count stands in a reason; no note holds it.
@@ -112,7 +112,9 @@ def _wait(result: Result) -> str:
     if p50.code == UNTRAINED:
         return f"{UNTRAINED}: no words to time"
     if p50.value is None:
-        return f"word latency is unknown ({p50.note})"
+        lag = result.metrics["chunk_lag_p95"] if p50.code == NO_TRANSCRIPT else p50
+        chunks = f"; chunk latency {format_value(lag, 1e3)} ms (P95)" if lag.value is not None else ""
+        return f"word latency is unknown ({p50.note}){chunks}"
     tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
     return f"word latency {format_value(p50)} s (P50){tail}"
 
@@ -146,7 +148,8 @@ def _settings_line(result: Result) -> str:
     params: Any = result.params
     return (
         f"{counted(params['utterances'], 'utterance')} of corpus {params['corpus']}, {params['audio_s']:.0f} s of "
-        f"audio, {counted(params['words'], 'word')}, {params['pace']} pace, "
+        f"audio, {counted(params['words'], 'word') if params['transcripts'] else 'no transcripts'}, "
+        f"{params['pace']} pace, "
         f"{counted(params['rounds'], 'round')}; [95 % CI]"
     )
 
@@ -189,7 +192,7 @@ def _missing_reasons(results: Sequence[Result]) -> Iterator[str]:
     for _, metrics in shown_sections(results):
         for metric, unit in metrics.items():
             for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
-                if estimate.low is None and estimate.note and estimate.code not in (UNTRAINED, BY_DEFINITION):
+                if estimate.low is None and estimate.note and estimate.code not in SAID:
                     reason, count = _reason(estimate, metric)
                     counts.setdefault(reason, []).append(count)
                     labels.setdefault(reason, {})[label_of(metric, unit)] = None

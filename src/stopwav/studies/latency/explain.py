@@ -152,7 +152,7 @@ def _pair(setting: str, a: ComparedEngine, b: ComparedEngine) -> _Pair:
     rounds = sorted(a.rounds.keys() & b.rounds.keys())
     a, b = (replace(engine, rounds={index: engine.rounds[index] for index in rounds}) for engine in (a, b))
     transcripts = b.transcripts
-    common = (name for name, text in a.transcripts.items() if transcripts.get(name) == text)
+    common = (name for name, text in a.transcripts.items() if name in transcripts and transcripts[name] == text)
     return _Pair(setting, a, b, tuple(common))
 
 
@@ -195,7 +195,7 @@ def _ask(pair: _Pair, metric: RoundMetric) -> Question:
 
 
 def _ask_wer(pair: _Pair) -> Question:
-    a, b = (errors_by_utterance(engine, pair.utterances) for engine in (pair.a, pair.b))
+    a, b = (errors_by_utterance(engine, WER, pair.utterances) for engine in (pair.a, pair.b))
     return ask_error_rate(WER, a, b, DEFAULT_THRESHOLD)
 
 
