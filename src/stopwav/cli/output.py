@@ -91,6 +91,13 @@ def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUA
         console.print(Text(f"\nrun file: {plain(str(run.record.path), 4096)}", style="dim"), soft_wrap=True)
 
 
+def check_one_output(asked: Mapping[str, bool]) -> None:
+    """Raise where more than one of these options was given."""
+    named = [name for name, wanted in asked.items() if wanted]
+    if len(named) > 1:
+        raise StopwavError(f"{' and '.join(named)}: each fills standard output; give one of them at a time")
+
+
 def print_json(fields: Mapping[str, Any], indent: int | None = None) -> None:
     """Print one JSON object, with the version of stopwav first."""
     from stopwav import __version__

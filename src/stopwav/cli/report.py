@@ -54,7 +54,7 @@ def report(
     from stopwav.record import Record
 
     detail = Detail(every_metric, scientific, unfold, labels, print_texts)
-    _only_one({"--json": json, "--markdown": markdown, "--csv": csv})
+    output.check_one_output({"--json": json, "--markdown": markdown, "--csv": csv})
     page = _page(html, trace, runs, open_page)
     shown = [output.read_results(Record.read(path)) for path in runs]
     if trace is not None:
@@ -71,12 +71,6 @@ def report(
     if page is not None and open_page:
         _open(page)
     output.end_with(output.exit_code([result for run in shown for result in run.results]))
-
-
-def _only_one(asked: dict[str, bool]) -> None:
-    named = [name for name, wanted in asked.items() if wanted]
-    if len(named) > 1:
-        raise StopwavError(f"{' and '.join(named)}: each fills standard output; give one of them at a time")
 
 
 def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page: bool) -> Path | None:

@@ -26,7 +26,7 @@ class CallTracer:
     """The traced calls of one function. Its schedule counts the calls that completed."""
 
     def __init__(self, request: CallTraceRequest) -> None:
-        self._tracer = Tracer(request.folder, request.schedule, request.options)
+        self._tracer = Tracer(request.folder, request.schedule, options=request.options)
         self._schedule = request.schedule
         self._calls = 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stopwav.profiling.trace_file import OPERATOR, SUFFIX, Trace
+from stopwav.profiling.trace_additions import OPERATOR, SUFFIX, Trace
 from stopwav.profiling.trace_spans import DEVICE_WORK
 
 # The parts of a host stack, and those of them that launch work on a device.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from numbers import Integral
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import Span, collect_and_forward_marks, spans_of
 from stopwav.profiling.peaks import ForkLock
-from stopwav.profiling.trace_file import add_flops, add_stages, new_trace_path, read_trace, write_trace
+from stopwav.profiling.trace_additions import add_flops, add_stages, new_trace_path, read_trace, write_trace
 
 Phase = Literal["skip", "wait", "warmup", "active", "done"]
 
@@ -80,6 +80,35 @@ class Schedule:
         return Place("warmup" if number < self.wait + self.warmup else "active", cycle, number)
 
 
+def parse_schedule(value: Any) -> Schedule:
+    """Return the schedule that an option gives: `wait=10,warmup=10,active=20,repeat=2`, its four numbers, or a mapping.
+
+    What a text or a mapping leaves out is 0, and 1 for `active` and `repeat`.
+    """
+    defaults = {"wait": 0, "warmup": 0, "active": 1, "repeat": 1}
+    try:
+        if isinstance(value, Mapping):
+            fields = {str(name): int(number) for name, number in value.items()}
+        elif isinstance(value, str) and "=" in value:
+            pairs = [part.partition("=") for part in value.split(",")]
+            fields = {name.strip(): int(number) for name, _, number in pairs}
+        else:
+            numbers = [int(number) for number in (value.split(",") if isinstance(value, str) else value)]
+            fields = dict(zip(defaults, numbers, strict=True))
+        unknown = [name for name in fields if name not in defaults]
+        if unknown or fields.get("repeat") == 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        message = "give wait, warmup, active and repeat (1 or more), such as wait=10,warmup=10,active=20,repeat=2"
+        raise StopwavError(message) from None
+    return Schedule(**{**defaults, **fields})
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """Return the schedule as `parse_schedule` reads it."""
+    return f"wait={schedule.wait},warmup={schedule.warmup},active={schedule.active},repeat={schedule.repeat}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TraceOptions:
     """What a trace holds besides operators, kernels and stages, and how its file is named; PyTorch's names.
@@ -128,7 +157,13 @@ class Tracer:
     # The one that profiles now: torch.profiler allows one at a time, and what runs under it is in no measurement.
     current: ClassVar[Tracer | None] = None
 
-    def __init__(self, folder: Path, schedule: Schedule, options: TraceOptions | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        schedule: Schedule,
+        on_export: Callable[[Any, Path], None] | None = None,
+        options: TraceOptions | None = None,
+    ) -> None:
         from importlib.util import find_spec
 
         if find_spec("torch") is None:
@@ -141,6 +176,8 @@ class Tracer:
             raise StopwavError(f"trace={str(folder)!r}: {error.strerror}; name a folder") from error
         self._folder = folder
         self._schedule = schedule
+        # Called with torch's profiler and its trace, after each cycle.
+        self._on_export = on_export
         self._options = options or TraceOptions()
         self._profiler: Any = None
         self._open: ExitStack | None = None
@@ -241,6 +278,8 @@ class Tracer:
         self.files.append(path)
         if self._spans or options.with_flops or options.with_stack:  # else it is not read: it may be gigabytes
             self._complete(path, profiler)
+        if self._on_export is not None:
+            self._on_export(profiler, path)
 
     def _complete(self, path: Path, profiler: Any) -> None:
         """Add to a trace what torch.profiler leaves out of it, and write its stacks."""

@@ -269,5 +269,5 @@ def profile_steps(
         use_gzip=use_gzip,
     )
     options.check_folder(trace)
-    tracer = None if trace is None else Tracer(Path(trace), schedule, options)
+    tracer = None if trace is None else Tracer(Path(trace), schedule, options=options)
     return Steps(schedule, memory=memory, report=report, clock=clock, tracer=tracer)

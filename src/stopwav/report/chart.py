@@ -120,7 +120,25 @@ def spec_of(chart: alt.LayerChart | alt.FacetChart, height: int) -> dict[str, An
     # Altair names a place on the web where its schema lies; nothing here is to name such a place.
     fields.pop("$schema", None)
     fields["config"] = theme()
+    _check_colours(fields)
     return fields
+
+
+def _check_colours(spec: Any) -> None:
+    """Raise where a colour follows a quantity: Vega would mix CSS variables, which it cannot, and draw black.
+
+    Let the opacity of one colour follow it instead.
+    """
+    if isinstance(spec, list):
+        for part in spec:
+            _check_colours(part)
+    if isinstance(spec, dict):
+        for key, part in spec.items():
+            quantity = isinstance(part, dict) and part.get("type") == "quantitative"
+            if key in ("color", "fill", "stroke") and quantity:
+                raise ValueError(f"{key} follows the quantity {part.get('field')!r}; let an opacity follow it")
+            if key != "datasets":
+                _check_colours(part)
 
 
 # Name: (on light ground, on dark ground). Text colours have a contrast of at least 4.5 : 1 on `paper` and on `card`.

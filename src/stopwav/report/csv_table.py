@@ -52,6 +52,15 @@ def csv_table(runs: Iterable[Run]) -> str:
     return text.getvalue()
 
 
+def csv_rows(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return rows of texts and numbers as RFC 4180 text, numbers in full; None is an empty field."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, dialect="excel")
+    writer.writerow(columns)
+    writer.writerows([_text(field) if isinstance(field, str) else field for field in row] for row in rows)
+    return text.getvalue()
+
+
 def csv_texts(runs: Iterable[tuple[Record, Iterable[tuple[str, Mapping[str, Any]]]]]) -> str:
     """Return recognised texts as RFC 4180 text, a row per engine, utterance and text, from their names and fields.
 

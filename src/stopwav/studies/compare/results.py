@@ -19,6 +19,7 @@ from stopwav.studies.compare.energy import (
     small_net_warnings,
 )
 from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
+from stopwav.studies.compare.external_meter import external_log
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
 from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure, read_engines
 from stopwav.studies.compare.spec import CompareSpec
@@ -45,8 +46,9 @@ class RunData:
 def read_run(record: Record) -> RunData:
     """Return what a run holds."""
     spec = CompareSpec(**record.header.spec)
-    engines = read_engines(record, engine_names(spec.engines))
-    return RunData(spec, engines, energy_of(record, engines))
+    log, fault = external_log(record)
+    engines = read_engines(record, engine_names(spec.engines), log)
+    return RunData(spec, engines, energy_of(record, engines, log, fault))
 
 
 def compare_results(record: Record) -> list[Result]:

@@ -15,8 +15,8 @@ from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
 from stopwav.profiling.schedule import TraceOptions
-from stopwav.profiling.trace_file import OPERATOR, Trace, add_stages, new_trace_path, write_trace
-from stopwav.profiling.trace_spans import read_events
+from stopwav.profiling.trace_additions import OPERATOR, Trace, add_stages, new_trace_path, write_trace
+from stopwav.profiling.trace_file import TraceFile
 from stopwav.record import Piece, Record
 from stopwav.studies.grid.cell import CellWorkload, GridCell, cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
@@ -84,7 +84,7 @@ class TracedPass:
         call()
         trace = _profiled if "torch" in sys.modules else _unprofiled
         files = trace(call, self._folder, self._settings)
-        operators = sum(event.get("cat") == OPERATOR for event in read_events(files[0]))
+        operators = sum(event.get("cat") == OPERATOR for event in TraceFile(files[0]).events())
         return [path.name for path in files], operators
 
 
@@ -115,7 +115,7 @@ def _profiled(call: Callable[[], object], folder: Path, settings: TraceSettings)
     """The trace that torch.profiler made of the calls, with their stages, and its stacks."""
     from stopwav.profiling.schedule import Schedule, Tracer
 
-    tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=settings.calls, repeat=1), settings.options)
+    tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=settings.calls, repeat=1), options=settings.options)
     tracer.begin_cycle()
     try:
         call()  # the profiler's own first use is slow

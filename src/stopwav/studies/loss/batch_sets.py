@@ -16,7 +16,7 @@ from stopwav.speech.batches import (
     padding_efficiency,
     spread,
 )
-from stopwav.speech.shapes import Shapes, load_shapes
+from stopwav.speech.shapes import Shapes, load_shapes, shapes_to_json
 from stopwav.studies.loss.spec import LossSpec
 
 
@@ -54,7 +54,9 @@ class BatchSet:
 
 def load_spec_shapes(spec: LossSpec) -> Shapes:
     """Return the shapes that a run draws its batches from."""
-    return load_shapes(spec.shapes, tokenizer=spec.tokenizer, subsampling=spec.subsampling, seed=spec.seed)
+    return load_shapes(
+        spec.shapes, tokenizer=spec.tokenizer, frames=spec.frames, subsampling=spec.subsampling, seed=spec.seed
+    )
 
 
 def corpus_of(spec: LossSpec) -> dict[str, Any]:
@@ -63,10 +65,7 @@ def corpus_of(spec: LossSpec) -> dict[str, Any]:
     sizes: Sequence[int | None] = spec.batch_size or [None]
     settings = [Setting(size, vocab) for size in sizes for vocab in spec.vocab]
     return {
-        "name": shapes.name,
-        "digest": shapes.digest,
-        "note": shapes.note,
-        "count": len(shapes),
+        **shapes_to_json(shapes),
         "settings": [asdict(_make_set(spec, setting, shapes)) for setting in settings],
     }
 

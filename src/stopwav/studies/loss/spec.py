@@ -9,15 +9,17 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
+from stopwav.speech.shapes import SUBSAMPLING, FrameKind
 from stopwav.studies.spec import Option, PythonOnly, StudySpec
+from stopwav.studies.traces import ScheduleText
 
 # The published experiment: batches of 30, 500 symbols, outputs of 512.
 BATCH_SIZE, VOCAB, DIM = 30, 500, 512
 # A batch takes few values, as there are many batches: what differs between them is more than what differs within one.
 BATCHES = 10
 LOSS_PLAN = Plan(min_values=5, max_values=30, warmup_s=0.2, min_values_s=0.2, max_values_s=5.0)
-# The schedule that older tables of losses were measured under: wait, warm-up, active, repeat.
-PROFILE_SCHEDULE = [10, 10, 20, 2]
+# The schedule that older tables of losses were measured under.
+PROFILE_SCHEDULE = "wait=10,warmup=10,active=20,repeat=2"
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
 Sort = Literal["pairs", "columns-independently", False]
@@ -40,9 +42,17 @@ class LossSpec(StudySpec):
     tokenizer: Annotated[
         str | None, Option("For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
     ] = None
-    subsampling: Annotated[
-        int, Option("For a corpus as --shapes: how many 10 ms frames the encoder makes into one.")
-    ] = Field(default=4, gt=0)
+    frames: Annotated[
+        FrameKind | None,
+        Option(
+            "What T of a file as --shapes counts, input (10 ms) or encoder frames; default: what the file says, else "
+            "guessed from its longest utterance.",
+            metavar="input|encoder",
+        ),
+    ] = None
+    subsampling: Annotated[int, Option("How many 10 ms input frames the encoder makes into one.")] = Field(
+        default=SUBSAMPLING, gt=0
+    )
     # One, or several that are compared; kept in rising order, each once.
     batch_size: Annotated[
         list[int] | None, Option("Utterances per batch, by default 30; several, with commas, are compared.")
@@ -79,7 +89,7 @@ class LossSpec(StudySpec):
         bool, Option("Profile each loss once more afterwards, for Perfetto; no number comes from it.", stored=False)
     ] = False
     profile_schedule: Annotated[
-        list[int], Option("Steps to wait, warm up and record under --profile, and repetitions.", stored=False)
+        ScheduleText, Option("Steps to wait, warm up and record under --profile, and repetitions.", stored=False)
     ] = PROFILE_SCHEDULE
     rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
     time_limit_s: Annotated[float, Option("Seconds that one batch of a loss may take in a round.")] = Field(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
-from stopwav.profiling.schedule import Schedule
+from stopwav.profiling.schedule import Schedule, parse_schedule
 from stopwav.record import Piece, Record
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss.batch_sets import BatchSet, batch_seed, batch_sets
@@ -19,12 +18,7 @@ from stopwav.studies.worker import Worker, outcome_to_piece
 
 def trace_losses(spec: LossSpec, record: Record) -> None:
     """Trace every loss that was measured and has no trace yet; how each pass ended is recorded at once."""
-    if len(spec.profile_schedule) != 4:
-        raise StopwavError(
-            f"--profile-schedule {spec.profile_schedule}: give wait, warmup, active and repeat, such as 10,10,20,2"
-        )
-    wait, warmup, active, repeat = spec.profile_schedule
-    schedule = Schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
+    schedule = parse_schedule(spec.profile_schedule)
     measured = {tuple(piece.key[2:4]) for piece in record.pieces if piece.key[0] == "step" and piece.status == "ok"}
     passes = [
         (name, batch_set)
