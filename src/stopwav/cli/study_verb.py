@@ -39,7 +39,10 @@ def study_verb(study: Study) -> Callable[..., None]:
         if prepared is None:
             return
         chosen = {name: prepared[name] for name in study.spec.options() if name in prepared}
-        _measure(study, study.expand(chosen, given), values)
+        expanded = study.expand(chosen, given)
+        if note := study.expansion_note(chosen, expanded):
+            print(f"stopwav: {note}", file=sys.stderr)
+        _measure(study, expanded, values)
 
     verb.__name__ = study.name
     verb.__doc__ = study.question

@@ -74,6 +74,17 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class AudioProcessor(Protocol):
+    """A model that takes whole utterances and gives no text, such as a classifier; only the grid measures it."""
+
+    info: EngineInfo
+
+    def process(self, batch: Sequence[Audio]) -> object:
+        """Process a batch; the result is dropped."""
+        ...
+
+
 class Session(Protocol):
     """One stream through a streaming engine."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stopwav.report.terminal import Section, Sheet, format_seconds
 from stopwav.report.text import DASH, format_bytes
 
 if TYPE_CHECKING:
+    from stopwav.profiling.call_tracer import CallTracer
     from stopwav.profiling.profile import PeakTotal, Profile
     from stopwav.profiling.steps import Steps
 
@@ -62,12 +64,23 @@ def _profile_notes(profile: Profile) -> Iterator[str]:
     if profile.errors:
         failed = format_seconds(profile.failed_s)
         yield f"!  {name}: {profile.errors} raised, after {failed} in all; not included in the numbers above"
+    if profile.traced_calls:
+        yield f"   {name}: {profile.traced_calls} under torch.profiler, not included in the numbers above"
+    if profile.call_tracer is not None:
+        yield from _call_trace_notes(profile.name, profile.call_tracer)
     if profile.inner_calls:
         yield f"   {name}: {profile.inner_calls} recursive calls, included in the time of the outermost"
     if host is not None and not host.exact:
         yield f"≥  {name}: the peak mark cannot be reset here; memory between entry and exit may have been higher"
     if host is not None and host.calls < profile.calls:
         yield f"   {name}: memory was read in {host.calls} of {profile.calls} calls"
+
+
+def _call_trace_notes(name: str, tracer: CallTracer) -> Iterator[str]:
+    yield from _file_notes(tracer.files, tracer.stacks)
+    if len(tracer.files) < tracer.planned:
+        traces = f"{len(tracer.files)} of {tracer.planned} traces"
+        yield f"!  {name}: {traces}; by its schedule the last is of complete call {tracer.calls_needed}"
 
 
 def _memory(peak: PeakTotal | None, calls: int) -> tuple[str, str]:
@@ -106,7 +119,7 @@ def _limit_notes(steps: Steps) -> list[str]:
 def _trace_notes(steps: Steps) -> list[str]:
     if not steps.traces_planned:
         return []
-    notes = [f"   trace: {path}" for path in steps.traces]
+    notes = _file_notes(steps.traces, steps.stacks)
     if len(steps.traces) < steps.traces_planned:
         needed = steps.schedule.steps_of(2 * steps.schedule.repeat)
         notes.append(
@@ -114,3 +127,7 @@ def _trace_notes(steps: Steps) -> list[str]:
             f"measuring and then tracing take {needed}"
         )
     return notes
+
+
+def _file_notes(traces: Sequence[Path], stacks: Sequence[Path]) -> list[str]:
+    return [f"   trace: {path}" for path in traces] + [f"   stacks for FlameGraph: {path}" for path in stacks]

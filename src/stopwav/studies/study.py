@@ -62,6 +62,8 @@ class Study:
     # The settings that these stand for, where something else may stand in the place of one, such as a recipe file. The
     # second argument names the settings that were given and not left at their defaults.
     expand: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda settings, given: settings
+    # What is to be said of the settings before and after that, in one line; "" for nothing.
+    expansion_note: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda settings, expanded: ""
     # How long a run of these settings may take.
     forecast: Callable[[Any], Forecast] | None = None
     # What would stop a run of these settings at once: pairs of a setting and the reason.
