@@ -26,7 +26,7 @@ from stopwav.losses.registry import find_loss
 from stopwav.measure.machine import describe
 from stopwav.models.checkpoint import disable_amx_in_vm
 from stopwav.record import Result
-from stopwav.speech.batches import PAIRS, Batch, make_batches, spread
+from stopwav.speech.batches import SORTED, Batch, make_batches, spread
 from stopwav.speech.shapes import load_shapes
 from stopwav.studies.loss.loss_step import LossStep
 from stopwav.studies.loss.run import loss as measure
@@ -84,7 +84,7 @@ def layouts(batches: int) -> dict[str, list[Batch]]:
     shapes = load_shapes()
     return {
         "batch 30": spread(make_batches(shapes), batches),
-        "sorted, 10,000 frames": spread(make_batches(shapes, max_frames=10_000, sort=PAIRS), batches),
+        "sorted, 10,000 frames": spread(make_batches(shapes, max_frames=10_000, order=SORTED), batches),
     }
 
 

@@ -1,7 +1,7 @@
 """The published comparison of two hybrid recognisers, repeated on this machine. Prints a summary per CTC weight.
 
     python benchmarks/hybrids.py [--weights 0,0.3,1] [--frames 100,200,400,800,1600] [--samples 12] [--rounds 3]
-                                 [--device cpu|cuda] [--energy-time 60] [--no-energy]
+                                 [--device cpu|cuda] [--energy-time 60] [--no-energy] [--meter-csv FILE]
                                  [--save stopwav-runs]
 
 Each weight is one run in which both models take turns: the question is which of the two to ship. After the summaries
@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--energy-time", type=float, default=60.0, help="seconds of work at each length, all rounds")
     parser.add_argument("--no-energy", dest="energy", action="store_false")
+    parser.add_argument("--meter-csv", help="log of an external power meter, which may grow during the run")
     parser.add_argument("--save", type=Path, default=Path("stopwav-runs"))
     chosen = parser.parse_args()
     lengths: list[tuple[str, Result]] = []
@@ -81,6 +82,7 @@ def measured(weight: str, chosen: argparse.Namespace) -> Record:
         rounds=chosen.rounds,
         energy=chosen.energy,
         energy_time_s=chosen.energy_time,
+        meter_csv=chosen.meter_csv,
         expect=[f"{lstm} {relation} {conformer}" for relation in relations],
         plan=PLAN,
         save=chosen.save,

@@ -22,10 +22,10 @@ COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 LETTERS = "abcdefghijklmnopqrstuvwxyz' "  # 0 is the blank, so letters begin at 1
 
 # By length, so that a batch has little padding.
-utterances = sorted(bundled_corpus().utterances[:COUNT], key=lambda utterance: len(utterance.text))
+utterances = sorted(bundled_corpus().utterances[:COUNT], key=lambda utterance: len(utterance.text or ""))
 features = [LogMel()(torch.from_numpy(load(utterance.path, 16_000).samples)) for utterance in utterances]
 frames = [mel[: len(mel) // STACK * STACK].reshape(-1, STACK * mel.shape[1]) for mel in features]
-spoken = [utterance.text.lower() for utterance in utterances]
+spoken = [(utterance.text or "").lower() for utterance in utterances]
 texts = [[LETTERS.index(letter) + 1 for letter in text if letter in LETTERS] for text in spoken]
 
 audio = nn.utils.rnn.pad_sequence(frames, batch_first=True)

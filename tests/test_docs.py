@@ -38,7 +38,13 @@ def commands() -> dict[str, Any]:
     foreign = set(study_names()) - set(LISTED)
     group: Any = typer.main.get_command(app)
     names = group.list_commands(None)
-    return {name: verb(name) for name in names if name not in foreign}
+    verbs = {name: verb(name) for name in names if name not in foreign}
+    below = {
+        f"{name} {other}": command
+        for name, group in verbs.items()
+        for other, command in getattr(group, "commands", {}).items()
+    }
+    return {**verbs, **below}
 
 
 def blocks(text: str, *languages: str) -> Iterator[str]:
@@ -256,6 +262,8 @@ def test_commands_parse(path: Path) -> None:
             assert [name, *arguments] in (["--version"], ["--help"], ["-h"])
         elif "--help" not in arguments:
             assert name in commands(), f"stopwav {name}"
+            if (whole := f"{name} {next(iter(arguments), '')}") in commands():  # a verb with verbs of its own
+                name, arguments = whole, arguments[1:]
             commands()[name].make_context(name, arguments)  # raises for an option or a value that does not exist
 
 

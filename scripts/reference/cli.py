@@ -29,12 +29,14 @@ def render() -> str:
 
 def _verb(name: str, command: Any) -> str:
     arguments = [parameter for parameter in command.params if not parameter.opts[0].startswith("-")]
-    usage = " ".join(["stopwav", name, *(_placeholder(argument) for argument in arguments), "[OPTIONS]"])
+    below = getattr(command, "commands", {})  # of a verb with verbs of its own
+    placeholders = ["VERB"] if below else [_placeholder(argument) for argument in arguments]
+    usage = " ".join(["stopwav", name, *placeholders, "[OPTIONS]"])
     parts = [f"## stopwav {name}", command.help.strip(), code(usage)]
     if arguments:
         rows = [(code(_placeholder(argument)), argument.help or "") for argument in arguments]
         parts.append(table(("argument", "meaning"), rows))
-    parts.append(_options(command, _aliases(name)))
+    parts += [_verb(f"{name} {other}", one) for other, one in below.items()] or [_options(command, _aliases(name))]
     return "\n\n".join(part.strip() for part in parts)
 
 

@@ -41,6 +41,8 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
             "missing": "the meters that were not, and why",
             "grains": "counter resolution by part: the smallest step seen while idle (`step_j`) and the time between "
             "steps (`interval_s`), or null and why (`note`)",
+            "keeps_log": "that the readings of an external meter are in the run, so that no file is read for results; "
+            "absent in older runs",
         },
     ),
     "energy": (
@@ -51,15 +53,24 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
             "source": "the meters that were read",
             "tick_s": "how often the slowest of them advances",
             "whole": "the parts whose sum is the machine's total",
+            "sampled_parts": "the parts without a counter, whose joules are the integral of sampled power",
             "idle": "the window before the first work of the process, in which the process did nothing",
             "windows": "the windows: `begin_s` (seconds since 1970), `seconds`, `iterations`, `joules` by part, and "
             "why a part is `missing`; as a cross-check `sampled_joules`, by sampled power, and why a part is "
-            "`unsampled`",
+            "`unsampled`; where power was sampled, the number of `samples` and the longest time between two "
+            "(`longest_gap_s`)",
             "cautions": "`[code, message]` of each warning about the warm-up",
         },
     ),
     "meter-log": (
-        '`["meter-log"]`: the readings of the log of `--meter-csv` during the windows.',
-        {"times_s": "seconds since 1970", "watts": "the power at each"},
+        '`["meter-log", number]`: readings of the log of `--meter-csv` during the windows, as they came; in older runs '
+        'one piece `["meter-log"]`.',
+        {
+            "times_s": "seconds since 1970",
+            "watts": "the power at each",
+            "source": "what the log was taken for, with its unit",
+            "waited_s": "in the last piece, how long the reading after the last window was waited for",
+            "fault": "in the last piece, why that reading is missing; empty where it is not",
+        },
     ),
 }

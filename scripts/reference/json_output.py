@@ -92,6 +92,7 @@ WARNINGS = (
     ("`step-oom`, `step-timeout`, `step-crashed`, `step-error`", "how a step or a pass ended; earlier steps are kept"),
     ("`attribution`", "a row whose module is shared, called from elsewhere, or recomputed by a checkpoint"),
     ("`shared-parameter`", "a parameter that several modules hold"),
+    ("`frames-guessed`", "a file of shapes that does not say whether it holds input or encoder frames"),
     ("`below-noise`", "a row whose share cannot be trusted, and why"),
     ("`compiled`", "a compiled model, whose modules cannot be distinguished"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
@@ -129,11 +130,26 @@ the command that installs it.
 
 `loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
 
-`shapes`: `{"name", "digest", "note", "utterances", "T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…},
-"padding_efficiency"}`, the last in batches of 30, unsorted.
+`shapes`: `{"name", "digest", "note", "utterances", "frames", "frames_guess", "subsampling",
+"T": {"mean", "min", "p5", "median", "p95", "max"}, "U": {…}, "padding_efficiency"}`, the last in
+batches of 30, unsorted.
 
 `align`: `{"output", "utterances", "words", "problems": [{"where", "message"}]}`; `utterances` and `words` count those
 that were written.
+
+`traces analyse`: `{"stopwav", "folder", "files", "skipped": [{"file", "reason"}], "operators": [{"name", "kind",
+"calls", "self_s", "total_s", "host_bytes", "device_bytes"}], "kernels", "devices": [{"file", "device", "busy_s",
+"span_s"}], "memory": [{"file", "device", "peak_bytes", "peak_at_s", "points"}], "notes", "stages", "functions",
+"launches", "steps", "idle_share"}`; `self_s` is own time, and the other tables have rows like `operators`.
+
+`traces diff`: `{"stopwav", "a", "b", "per", "units_a", "units_b", "notes"}` and, for each table that has rows
+(`operators`, `kernels`, `launches`, `labels`, `stages`, `functions`), `[{"name", "kind", "status", "a", "b",
+"self_change_s", "total_change_s", "self_ratio", "verdict"}]`. `a` and `b` of a row are `{"calls", "self_s", "total_s",
+"each_self_s", "self_per_call_s", "total_per_call_s"}` per unit, means over the traces of the side, and each trace's own
+time; `status` is `both`, `appeared` or `vanished`; `verdict` is a change as `diff --json` prints it, or `null`.
+
+`traces merge`: `{"stopwav", "path", "events", "alignment", "sources": [{"name", "file", "events", "processes",
+"first_s", "moved_s"}], "notes"}`; `processes` has the new number of each old one.
 
 `doctor`: `{"stopwav", "machine": {…}, "steadiness": {"values", "p10_s", "p50_s", "p90_s"}, "sensors": [{"name",
 "available", "detail"}], "warnings": [{"code", "message"}]}`; `machine` is as in the header of a

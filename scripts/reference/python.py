@@ -10,10 +10,13 @@ from reference.source import type_name
 from stopwav.measure.energy import EnergyReading
 from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.sampler import Samples
-from stopwav.profiling.analysis import DeviceUse, Kernel, MemoryTimeline, Operator
+from stopwav.profiling.analysis import DeviceUse, MemoryTimeline
+from stopwav.profiling.operators import Kernel, Operator
 from stopwav.profiling.peaks import Peak
 from stopwav.profiling.profile import CallSample, PeakTotal, StageTotal
 from stopwav.profiling.steps import Step
+from stopwav.profiling.trace_diff import NameChange, NameTimes
+from stopwav.profiling.trace_merge import TraceSource
 from stopwav.speech.corpus import Corpus, Problem, Utterance, Word
 from stopwav.stats import Estimate, Outliers, Verdict
 from stopwav.stats.outliers import ControlChart
@@ -44,6 +47,9 @@ PROFILED_CLASSES = (
     Kernel,
     DeviceUse,
     MemoryTimeline,
+    NameChange,
+    NameTimes,
+    TraceSource,
 )
 
 

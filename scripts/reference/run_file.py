@@ -33,9 +33,10 @@ HEADER = {
     "spec": "the settings, see below; `--resume` continues the newest run with the same ones",
     "machine": "processor, memory, system, packages with versions, fingerprint: as `stopwav doctor --json` prints them",
     "corpus": "`name`, `digest`, `problems`, `cautions`, and `utterances`, each with `id`, `path`, `start_s`, `end_s`, "
-    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio, of a step of its shapes; "
-    "of a comparison also `inputs`, the ids in the order in which they are used; of a loss run, `name` and `digest` "
-    "of its shapes, how many there are (`count`), and `settings`, each with the `batches` that every loss gets",
+    "`text` and `words` (`[word, start, end]`); of a grid, `name` and `digest` of its audio; "
+    "of a comparison also `inputs`, the ids in the order in which they are used; of a step or a loss run, "
+    "`name` and `digest` of its shapes, their `count`, whether they hold `input` or `encoder` `frames`, and their "
+    "`subsampling`; of a loss run also `settings`, each with the `batches` that every loss gets",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",
 }
@@ -165,7 +166,8 @@ STEP_DATA = {
             "batch": "`utterances`, `real_frames` and `padded_frames`, `null` where the batch does not report them",
             "clean": "`wall_s`, `device_s`, and both of them by phase",
             "watched": "`wall_s`, `device_s`; `parts`, each row, phase, wall and device seconds; `calls` by row; "
-            "`stages`; rows `recomputed` by a checkpoint; and `callers` that do not hold the module they call",
+            "`stages`; rows `recomputed` by a checkpoint; `callers` that do not hold the module they call; `labels`, "
+            "each the labels of `record_function` that were open, phase and seconds; and their `label_calls`",
         },
     ),
     '["memory", 0]': (
@@ -173,6 +175,7 @@ STEP_DATA = {
         {
             "step": "its number",
             "held": f"saved activations, kept for the backward pass, {_ROW_BYTES}",
+            "held_by_label": "the same by the labels of `record_function` that were open",
             "gradients": f"gradients, {_ROW_BYTES}",
             "states": f"optimiser state, {_ROW_BYTES}",
             "peak": "`row`, `phase`, `end_bytes` and `peak_bytes` of the highest moment",
@@ -182,10 +185,14 @@ STEP_DATA = {
         },
     ),
     '["profile", 0]': (
-        "That step under torch.profiler.",
+        "Steps under torch.profiler, from the one that takes the most on.",
         {
-            "file": "the trace, from the folder of the run file",
-            "step": "its number",
+            "file": "the first trace, from the folder of the run file",
+            "files": "all traces, one for each repetition of the schedule",
+            "operator_tables": "torch.profiler's own tables, one for each trace",
+            "step": "the number of the first step",
+            "steps": "how many steps were recorded; seconds and counts are of all of them",
+            "schedule": "wait, warmup, active and repeat",
             "modules": "row, direction, seconds, count, and the most expensive names",
             "lost": "kernels whose launch is not in the trace",
             "operators": "name, calls, own and total seconds",

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from stopwav.profiling.profile import Profile
     from stopwav.profiling.schedule import Schedule
     from stopwav.profiling.steps import Steps, profile_steps
+    from stopwav.profiling.trace_diff import TraceDiff, diff_traces
+    from stopwav.profiling.trace_merge import MergedTrace, merge_traces
     from stopwav.record import Record, Result
     from stopwav.speech.audio import Audio
     from stopwav.speech.corpus import load_corpus
@@ -62,6 +64,7 @@ _LAZY = {
     "EngineInfo": "stopwav.engines.protocol",
     "Hypothesis": "stopwav.speech.events",
     "Knob": "stopwav.engines.protocol",
+    "MergedTrace": "stopwav.profiling.trace_merge",
     "Profile": "stopwav.profiling.profile",
     "Record": "stopwav.record",
     "Result": "stopwav.record",
@@ -70,18 +73,21 @@ _LAZY = {
     "Steps": "stopwav.profiling.steps",
     "StreamingEngine": "stopwav.engines.protocol",
     "TraceAnalysis": "stopwav.profiling.analysis",
+    "TraceDiff": "stopwav.profiling.trace_diff",
     "TrainingBatch": "stopwav.measure.training_step",
     "Verdict": "stopwav.stats",
     "analyse": "stopwav.profiling.analysis",
     "card": "stopwav.studies.compare.card",
     "compare": "stopwav.studies.compare.run",
     "diff": "stopwav.studies.diff.diff",
+    "diff_traces": "stopwav.profiling.trace_diff",
     "explanation": "stopwav.studies.latency.explain",
     "gate": "stopwav.studies.diff.gate",
     "grid": "stopwav.studies.grid.run",
     "latency": "stopwav.studies.latency.run",
     "load_corpus": "stopwav.speech.corpus",
     "loss": "stopwav.studies.loss.run",
+    "merge_traces": "stopwav.profiling.trace_merge",
     "profile": "stopwav.profiling.calls",
     "profile_steps": "stopwav.profiling.steps",
     "profiles": "stopwav.profiling.calls",
@@ -104,6 +110,7 @@ __all__ = [
     "Hypothesis",
     "Knob",
     "Measurement",
+    "MergedTrace",
     "Plan",
     "Profile",
     "Race",
@@ -116,6 +123,7 @@ __all__ = [
     "StopwavError",
     "StreamingEngine",
     "TraceAnalysis",
+    "TraceDiff",
     "TrainingBatch",
     "Verdict",
     "Workload",
@@ -124,6 +132,7 @@ __all__ = [
     "card",
     "compare",
     "diff",
+    "diff_traces",
     "explanation",
     "gate",
     "grid",
@@ -131,6 +140,7 @@ __all__ = [
     "load_corpus",
     "loss",
     "measure",
+    "merge_traces",
     "profile",
     "profile_steps",
     "profiles",

@@ -26,6 +26,8 @@ from stopwav.stats import Estimate
 FORMAT = 1
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
+# The code of a metric that has no value because no utterance has a transcript, and its note.
+NO_TRANSCRIPT, WITHOUT_TRANSCRIPT = "no-transcript", "no transcript"
 
 
 class Header(BaseModel):

@@ -8,6 +8,7 @@ from torch import nn
 
 import stopwav
 from stopwav.cli.output import write_page
+from stopwav.report.chart import COLOURS
 from stopwav.studies.study import StudyRun
 
 pytestmark = pytest.mark.browser
@@ -52,3 +53,33 @@ def test_the_icicle_shows_memory_when_asked_to(browser, step_page: Path) -> None
         "for (const kind of ['input', 'change']) pick.dispatchEvent(new Event(kind, {bubbles: true}));"
     )
     browser.wait(f"return (() => {{ {WIDTHS} }})() !== {before!r}")
+
+
+# Of each cell of the heat strip: its colour as it is drawn, and how opaque it is.
+FILLS = """
+const strip = [...document.querySelectorAll('.plot')].find((plot) => plot.ariaLabel === 'Layers side by side');
+return [...strip.querySelectorAll('svg .mark-rect path')].map((path) => {
+  const style = getComputedStyle(path);
+  return [style.fill, style.fillOpacity];
+});
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_layers_side_by_side_are_blue_and_orange_and_of_several_strengths(
+    browser, step_page: Path, dark: bool, width: int
+) -> None:
+    browser.open(step_page, width=width, dark=dark)
+    fills = browser.run(FILLS)
+    # Three rows of three layers; at least one is faster and one slower than the mean of its row, by different amounts.
+    assert len(fills) == 9
+    place = int(dark)
+    colours = {rgb(COLOURS[name][place]) for name in ("engine-0", "engine-1")}
+    assert {colour for colour, _ in fills} == colours
+    assert len({opacity for _, opacity in fills}) >= 3
+
+
+def rgb(code: str) -> str:
+    """A colour as a browser reports it."""
+    return f"rgb({', '.join(str(int(code[start : start + 2], 16)) for start in (1, 3, 5))})"

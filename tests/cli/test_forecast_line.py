@@ -9,7 +9,9 @@ from command_line import command
 
 import stopwav
 from stopwav.cli.study_verb import about, forecast_line
+from stopwav.measure.meter import Meters, NoMeter
 from stopwav.record import Header, Piece, Record, now, runs_in
+from stopwav.studies.compare import forecast
 from stopwav.studies.compare import study as compare
 from stopwav.studies.grid import study as grid
 
@@ -48,6 +50,13 @@ def test_no_other_file_in_the_folder_stops_a_run(tmp_path: Path) -> None:
 def test_a_meter_log_asks_for_the_time_of_energy(tmp_path: Path) -> None:
     assert "energy for 60 s at each length" in compare_line(tmp_path, meter_csv=tmp_path / "meter.csv")
     assert "energy" not in compare_line(tmp_path)
+
+
+def test_without_a_meter_no_time_of_energy_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecast, "find_meters", lambda: Meters((), (NoMeter("none here"),), ()))
+    asked, not_asked = compare_line(tmp_path, energy=True), compare_line(tmp_path)
+    assert "no energy: there is no meter" in asked
+    assert asked.partition(" (")[0] == not_asked.partition(" (")[0]
 
 
 @pytest.mark.parametrize(

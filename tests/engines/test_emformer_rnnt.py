@@ -1,7 +1,6 @@
 """The Emformer RNN-T as an engine, with random weights, on the bundled speech."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +48,7 @@ def stream(engine: EmformerRnnt, audio: Audio, size: int = CHUNK) -> list[str]:
 
 def test_the_default_is_the_published_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stopwav.engines.emformer_rnnt.EmformerShape", EmformerShape)
-    monkeypatch.setattr(EmformerRnnt, "_calibrate", lambda *_: "not calibrated")  # which takes seconds at this size
+    monkeypatch.setattr(EmformerRnnt, "_calibrate", lambda *_: 3.5)  # which takes seconds at this size
     engine = make("emformer-rnnt")
     assert isinstance(engine, EmformerRnnt)
     info = engine.info
@@ -61,15 +60,19 @@ def test_the_default_is_the_published_network(monkeypatch: pytest.MonkeyPatch) -
     assert info.version == f"torch {torch.__version__}"
 
 
-def test_random_weights_emit_symbols_as_often_as_speech_has_them(engine: EmformerRnnt) -> None:
-    assert len(engine.info.notes) == 1
-    rate = re.search(r"random weights: .* (\d+\.\d) symbols a second", engine.info.notes[0])
-    assert rate
-    # The utterance of the calibration, streamed; the rate is a staircase in the bias, so the bounds are wide.
-    audio = load(load_corpus("bundled").utterances[0].path, 16_000)
-    streamed = len(stream(engine, audio)[-1].split()) / (len(audio.samples) / 16_000)
-    assert 3 <= streamed <= 4
-    assert streamed == pytest.approx(float(rate[1]), abs=0.5)
+@pytest.mark.usefixtures("small_emformer")
+@pytest.mark.parametrize("setting", ["beam=3", "beam=1", "search=greedy", "segment=8,beam=1", "dtype=int8,beam=1"])
+def test_random_weights_emit_symbols_as_often_as_speech_has_them(setting: str) -> None:
+    """With every search, in speech that they were not calibrated on: so that settings do the same work."""
+    engine = make(f"emformer-rnnt,{setting}")
+    assert isinstance(engine, EmformerRnnt)
+    assert engine.info.untrained
+    rate = engine.info.symbols_per_s
+    assert rate == pytest.approx(3.5, abs=0.3)
+    assert f"{rate:.1f} symbols a second" in " ".join(engine.info.notes)
+    audios = [load(utterance.path, 16_000) for utterance in load_corpus("bundled").utterances[2:4]]
+    streamed = sum(len(stream(engine, audio)[-1].split()) for audio in audios)
+    assert streamed / sum(audio.duration_s for audio in audios) == pytest.approx(3.5, rel=0.15)
 
 
 def test_streaming_and_transcribing_give_the_same_text(engine: EmformerRnnt, audios: list[Audio]) -> None:
@@ -153,7 +156,7 @@ def calibration_statistics() -> dict[str, list[float]]:
 
 
 def test_a_checkpoint_gives_the_texts_of_the_model_it_came_from(
-    engine: EmformerRnnt, audios: list[Audio], tmp_path: Path
+    engine: EmformerRnnt, audios: list[Audio], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentencepiece = pytest.importorskip("sentencepiece")
     words = np.random.default_rng(0).integers(97, 123, (12_000, 6), dtype=np.uint8).view("S6").astype(str).ravel()
@@ -171,7 +174,10 @@ def test_a_checkpoint_gives_the_texts_of_the_model_it_came_from(
     assert isinstance(trained, EmformerRnnt)
     assert not trained.info.untrained
     assert trained.info.notes == ()
+    assert trained.info.symbols_per_s is None
     assert trained.info.model == "model.pt"
+    # Only random weights are held at a rate.
+    monkeypatch.setattr(engine, "_symbol_rate", None)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
     for audio in audios:
         symbols = [int(word.removeprefix("piece")) for word in stream(engine, audio)[-1].split()]

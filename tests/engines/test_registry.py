@@ -32,7 +32,7 @@ def test_a_spec_is_parsed(text: str, name: str, source: str | None, options: dic
         (":x", "has no name"),
         ("fake,beam", "'beam' is not key=value"),
         ("pocketsphynx", "did you mean 'pocketsphinx'"),
-        ("profile.yaml", "is only read by the command `stopwav grid FILE`"),
+        ("profile.yaml", "is read by `stopwav grid FILE`, `stopwav run FILE` and in plan files"),
         ("qqq", "there are pocketsphinx"),
         ("fake,beam=3", "it takes service_ms"),
         ("pocketsphinx,beam=3", "takes no options"),

@@ -2,77 +2,33 @@
 
 import importlib
 import importlib.metadata
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from speechbrain_stand_in import speechbrain_installed
 
-from stopwav.engines.protocol import Engine
-from stopwav.engines.registry import make
+from stopwav.engines.protocol import AudioProcessor, Engine
+from stopwav.engines.registry import available, is_streaming, make
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import WallClock
 from stopwav.speech.audio import Audio
 
 torch = pytest.importorskip("torch")
 
-STAND_IN = '''
-import torch
-
-class Normalizer:
-    def __init__(self, sample_rate):
-        self.sample_rate = sample_rate
-
-class EncoderASR:
-    """Returns how many samples of each utterance it got, and their sum."""
-    calls = []
-
-    @classmethod
-    def from_hparams(cls, source, run_opts):
-        cls.calls.append((cls.__name__, source, run_opts))
-        text = open(source + "/hyperparams.yaml").read()
-        if text == "broken":
-            raise ValueError("Need hparams['decoder']\\nand much more")
-        made = cls()
-        made.mods = torch.nn.ModuleDict({"encoder": torch.nn.Linear(3, 4)})
-        made.audio_normalizer = Normalizer(int(text))
-        return made
-
-    def transcribe_batch(self, wavs, wav_lens):
-        counts = [round(float(share) * wavs.shape[1]) for share in wav_lens]
-        texts = [f" {count} {float(wave[:count].sum()):.0f} " for wave, count in zip(wavs, counts)]
-        return texts, None
-
-class EncoderDecoderASR(EncoderASR):
-    def transcribe_batch(self, wavs, wav_lens):
-        return [text.split() for text in super().transcribe_batch(wavs, wav_lens)[0]], None
-
-class WhisperASR(EncoderASR):
-    pass
-'''
-
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package of SpeechBrain's name on the path, and the folder of a model."""
-    package = tmp_path / "site" / "speechbrain" / "inference"
-    package.mkdir(parents=True)
-    for folder in (package.parent, package):
-        (folder / "__init__.py").write_text("")
-    (package / "ASR.py").write_text(STAND_IN)
-    about = tmp_path / "site" / "speechbrain-9.8.7.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: speechbrain\nVersion: 9.8.7\n")
-    for name in [name for name in sys.modules if name.split(".")[0] == "speechbrain"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "hyperparams.yaml").write_text("16000")
-    yield model
-    for name in [name for name in sys.modules if name.split(".")[0] == "speechbrain"]:
-        del sys.modules[name]
+    with speechbrain_installed(tmp_path, monkeypatch) as model:
+        yield model
+
+
+def processors() -> dict[str, Any]:
+    found: dict[str, Any] = importlib.import_module("stopwav.engines.speechbrain_asr").PROCESSORS
+    return found
 
 
 def ones(count: int) -> Audio:
@@ -91,6 +47,46 @@ def test_it_is_loaded_and_fed_as_speechbrain_wants_it(stand_in: Path, kind: str)
     assert engine.info.parameters == 3 * 4 + 4
     assert engine.info.version.startswith("9.8.7, torch ")
     assert engine.info.model == f"model ({kind})"
+
+
+# Each interface of SpeechBrain's profiling script that gives no transcript, and the shapes that its method gets for two
+# waves of 200 and 50 samples.
+WAVES, SHARES = (2, 200), (2,)
+CALLS = {
+    "EncoderClassifier": ("classify_batch", [WAVES, SHARES]),
+    "EndToEndSLU": ("decode_batch", [WAVES, SHARES]),
+    "SepformerSeparation": ("separate_batch", [WAVES]),
+    "SNREstimator": ("estimate_batch", [WAVES, (2, 200, 2)]),
+    "SpeakerRecognition": ("verify_batch", [WAVES, WAVES, SHARES, SHARES]),
+    "SpectralMaskEnhancement": ("enhance_batch", [WAVES, SHARES]),
+    "VAD": ("get_speech_prob_chunk", [WAVES, SHARES]),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_an_interface_without_transcripts_is_called_as_in_speechbrains_script(stand_in: Path, kind: str) -> None:
+    engine = make(f"speechbrain:{stand_in},type={kind}")
+    assert isinstance(engine, AudioProcessor)
+    assert not isinstance(engine, Engine)  # so that only the grid takes it: it has no text to score
+    engine.process([ones(200), ones(50)])
+    calls = importlib.import_module("speechbrain.inference.interfaces").Pretrained.calls
+    assert calls[-1] == CALLS[kind]
+    assert engine.info.model == f"model ({kind})"
+    assert "gives no transcript" in engine.info.notes[0]
+    assert set(WallClock().time(lambda: engine.process([ones(9)])).stages) == {"copy", "inference"}
+
+
+def test_every_interface_is_tested() -> None:
+    assert set(CALLS) == set(processors())
+
+
+def test_a_separator_of_8_khz_gets_audio_of_8_khz(stand_in: Path) -> None:
+    (stand_in / "hyperparams.yaml").write_text("8000")
+    assert make(f"speechbrain:{stand_in},type=SepformerSeparation").info.sample_rate_hz == 8000
+
+
+def test_whether_it_streams_is_known_without_a_model(stand_in: Path) -> None:
+    assert is_streaming(next(entry for entry in available() if entry.name == "speechbrain")) is False
 
 
 @pytest.mark.parametrize(
@@ -144,3 +140,6 @@ def test_the_real_one_has_what_is_called() -> None:
     for kind in ("EncoderASR", "EncoderDecoderASR", "WhisperASR"):
         assert callable(getattr(asr, kind).from_hparams)
         assert callable(getattr(asr, kind).transcribe_batch)
+    for kind, interface in processors().items():
+        module = importlib.import_module(f"speechbrain.inference.{interface.module}")
+        assert callable(getattr(getattr(module, kind), interface.method))

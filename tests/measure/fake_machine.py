@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from stopwav.measure.meters import Counter
+from stopwav.measure.meter import Counter
 
 
 class Bench:

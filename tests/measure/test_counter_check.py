@@ -6,11 +6,14 @@ from collections.abc import Callable
 import pytest
 from fake_machine import Bench, FakeNvml
 
-from stopwav.measure import counter_check, energy_series
-from stopwav.measure.counter_check import STEPS, WATCH_S, PowerLog, counter_resolutions, sampled_power
+from stopwav.measure import energy_series
+from stopwav.measure import sampled_power as sampling
+from stopwav.measure.counter_check import STEPS, WATCH_S, counter_resolutions
 from stopwav.measure.energy_series import MIN_WINDOWS, WindowEnergy, work_windows
-from stopwav.measure.meters import Counter, Meter, Meters, nvml_meter
+from stopwav.measure.meter import Counter, Meter, Meters
+from stopwav.measure.meters import nvml_meter
 from stopwav.measure.nvml import NoNvml, load_nvml
+from stopwav.measure.sampled_power import PowerLog, sampled_power
 
 
 def meters(*counters: Counter, tick_s: float = 0.1) -> Meters:
@@ -120,12 +123,13 @@ def test_a_counter_without_power_has_no_cross_check_and_no_thread() -> None:
 def test_windows_of_work_carry_both_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A power that never changes: however late the samples are, they add up to power × time."""
     monkeypatch.setattr(energy_series, "MIN_WINDOW_S", 0.1)
-    monkeypatch.setattr(counter_check, "SAMPLE_S", 0.01)
-    monkeypatch.setattr(counter_check, "LONGEST_GAP_S", 600.0)
+    monkeypatch.setattr(sampling, "LONGEST_GAP_S", 600.0)
     begin_s = time.perf_counter()
     with_power = Counter("gpu", lambda: round(250e6 * (time.perf_counter() - begin_s)), read_w=lambda: 250.0)
     without_power = Counter("cpu package", with_power.read_uj)
-    windows = work_windows(lambda: time.sleep(0.02), Meter("bench", (with_power, without_power), 0.001), time_s=0.3)
+    windows = work_windows(
+        lambda: time.sleep(0.02), Meter("bench", (with_power, without_power), 0.001, sample_s=0.01), time_s=0.3
+    )
     assert len(windows) >= MIN_WINDOWS
     for window in windows:
         assert window.sampled_joules == {"gpu": pytest.approx(250 * window.seconds)}

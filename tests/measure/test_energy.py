@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stopwav.measure.energy import EnergyReading, measure_energy
-from stopwav.measure.meters import Counter, Meter, NoMeter, nvml_meter
+from stopwav.measure.meter import Counter, Meter, NoMeter
+from stopwav.measure.meters import nvml_meter
 from stopwav.measure.nvml import NoNvml, load_nvml
 
 RANGE_UJ = 262_143_328_850  # what a real package reports

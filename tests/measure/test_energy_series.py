@@ -4,7 +4,7 @@ import pytest
 from fake_machine import Bench
 
 from stopwav.measure.energy_series import EXTERNAL_WINDOW_S, idle_window, whole_joules, with_external, work_windows
-from stopwav.measure.meters import Meter, NoMeter
+from stopwav.measure.meter import Meter, NoMeter
 
 EPOCH_S = 1.7e9
 

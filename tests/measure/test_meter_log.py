@@ -51,6 +51,11 @@ def test_two_halves_are_the_whole(watts: list[float], cut: float) -> None:
         "1700000000,5\n1700000001.5,6\n",
         "Power (W),note,Time\n5,x,1700000000\n6,y,1700000001.5\n",
         "time,power_w\n2023-11-14T22:13:20Z,5\n\n2023-11-14T23:13:21.5+01:00,6\n",
+        # A line that is being written; a logger that was restarted; lines that overtook each other; two in one moment.
+        "timestamp,watts\n1700000000,5\n1700000001.5,6\n1700000002.5,1",
+        "timestamp,watts\n1700000000,5\ntimestamp,watts\n1700000001.5,6\n",
+        "timestamp;watts\n1700000001.5;6\n1700000000;5\n",
+        "timestamp,watts\n1700000000,5\n1700000001.5,7\n1700000001.5,5\n1700000001.5,6\n",
     ],
 )
 def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
@@ -63,8 +68,7 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
         ("timestamp,power_mW\n1,5000\n2,5000\n", "no column in watts in the header 'timestamp, power_mW'"),
         ("timestamp,energy_J\n1,5\n2,5\n", "no column in watts"),
         ("when,watts\n1,5\n2,5\n", "no column of times"),
-        ("timestamp,watts\n10,5\n9,5\n", ":3: its time 9 is not after"),
-        ("timestamp,watts\n10,5\n10,5\n", ":3: its time 10 is not after"),
+        ("timestamp,watts\n100,5\n101,5\n102,5\n90,5\n", ":5: its time is 12 s before that of a line above"),
         ("timestamp,watts\n1700000000000,5\n1700000001000,5\n", "milliseconds"),
         ("timestamp,watts\n10,much\n", ":2: '10,much' is not a reading"),
         ("timestamp,watts\n10\n", ":2: '10' is not a reading"),
@@ -72,6 +76,9 @@ def test_what_a_log_may_look_like(text: str, tmp_path: Path) -> None:
         ("timestamp,watts\n10,-5\n", "below zero"),
         ("timestamp,watts\n2023-11-14T22:13:20,5\n", "without its zone"),
         ("timestamp,watts\n10,5\n", "readings: 1, needs"),
+        ("timestamp,watts\n10,5\n11,5", "readings: 1, needs"),
+        ("timestamp,watts\n10,5\n10,5\n", "readings: 1, needs"),
+        ("timestamp,power\n10,5\n11,5\n", "no column in watts in the header 'timestamp, power'"),
         ("", "readings: 0, needs"),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 from fake_machine import Bench, FakeNvml, tree
 
 from stopwav.measure.energy import measure_energy
-from stopwav.measure.meters import Meter, Meters, NoMeter, battery_meter, find_meters, nvml_meter, rapl_meter
+from stopwav.measure.meter import Meter, Meters, NoMeter
+from stopwav.measure.meters import battery_meter, find_meters, nvml_meter, rapl_meter
 from stopwav.measure.nvml import NoNvml, start_nvml
 
 RANGE_UJ = 262_143_328_850  # what a real package reports
@@ -216,7 +217,7 @@ def test_nvml_that_does_not_start_or_finds_nothing_says_so() -> None:
 def test_a_machine_with_nothing_gives_a_reason_for_each(tmp_path: Path) -> None:
     meters = find_meters(tmp_path, NoNvml("nvidia-ml-py is not installed"))
     assert meters.found == ()
-    assert [missing.source for missing in meters.missing] == ["NVML", "RAPL", "battery"]
+    assert [missing.source for missing in meters.missing] == ["NVML", "RAPL", "INA", "PMIC", "battery"]
     note = measure_energy(lambda: None, meters).note or ""
     assert all(missing.reason in note for missing in meters.missing)
 

@@ -2,17 +2,21 @@
 
 import copy
 import gc
+from threading import Thread
 
 import pytest
 import torch
 from known_cost import Costly, Outer, own_ms, profiled_step
 from torch import nn
+from torch.profiler import record_function
+from torch.utils.checkpoint import checkpoint
 
 import stopwav
 from fake_clock import FakeClock
+from stopwav.measure.labels import split_labels
 from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import rows_of
-from stopwav.measure.training_step import PhaseProfiler, StepTimer, TrainingJob, run_step
+from stopwav.measure.training_step import PhaseProfiler, StepTime, StepTimer, TrainingJob, run_step
 
 
 def test_each_module_gets_its_own_forward_and_backward(clock: FakeClock) -> None:
@@ -68,6 +72,90 @@ def test_stages_are_rows_in_the_loss_and_in_modules(clock: FakeClock) -> None:
         ("part", "backward"): 40,
     }
     assert profiler.stages == {":prepare", ":prepare/deep", "(loss):loss.simple"}
+
+
+class Labelled(nn.Module):
+    """A label around two modules, and one inside the second; with a checkpoint around it all, or without."""
+
+    def __init__(self, clock: FakeClock, checkpoint: bool) -> None:
+        super().__init__()
+        self.first, self.second = Costly(clock.advance, 0.010, 0.030), Inside(clock)
+        self.checkpoint = checkpoint
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.profiler.record_function("both"):
+            x = self.first(x)
+            return checkpoint(self.second, x, use_reentrant=False) if self.checkpoint else self.second(x)
+
+
+class Inside(nn.Module):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock, self.part = clock, Costly(clock.advance, 0.002, 0.004)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.clock.advance(0.001)
+        with record_function("inner"):
+            # The product needs its factor in the backward pass: a checkpoint computes it again.
+            return self.part(x).square()
+
+
+def label_ms(time: StepTime) -> dict[tuple[tuple[str, ...], str], int]:
+    """Milliseconds by the labels that were open, and the phase."""
+    sums: dict[tuple[tuple[str, ...], str], float] = {}
+    for (row, phase), part in time.parts.items():
+        labels = split_labels(row)[1]
+        sums[labels, phase] = sums.get((labels, phase), 0.0) + part.wall_s
+    return {key: round(1e3 * seconds) for key, seconds in sums.items() if key[0]}
+
+
+def test_labels_are_seen_forward_and_backward_and_rows_stay_as_they_are(clock: FakeClock) -> None:
+    time, profiler = profiled_step(Labelled(clock, checkpoint=False), clock)
+    assert label_ms(time) == {
+        (("both",), "forward"): 11,
+        (("both", "inner"), "forward"): 2,
+        (("both", "inner"), "backward"): 4,
+        (("both",), "backward"): 30,
+    }
+    assert profiler.label_calls == {("both",): 1, ("both", "inner"): 1}
+    rows = [(split_labels(row)[0], phase, part.wall_s) for (row, phase), part in time.parts.items()]
+    assert sum(seconds for row, phase, seconds in rows if (row, phase) == ("second.part", "backward")) == 0.004
+
+
+def test_labels_of_a_forward_that_runs_again_are_not_nested_in_themselves(clock: FakeClock) -> None:
+    time, profiler = profiled_step(Labelled(clock, checkpoint=True), clock)
+    by_label = label_ms(time)
+    assert {labels for labels, _ in by_label} == {("both",), ("both", "inner")}
+    # The second forward of the module, 1 ms of it outside of the inner label, is part of the backward pass.
+    assert by_label[("both", "inner"), "backward"] == 6
+    assert by_label[("both",), "backward"] == 31
+    assert profiler.label_calls == {("both",): 1, ("both", "inner"): 1}
+
+
+def test_labels_of_pytorch_and_of_other_threads_are_left_out(clock: FakeClock) -> None:
+    class Threaded(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            def label() -> None:
+                with record_function("elsewhere"):
+                    pass
+
+            thread = Thread(target=label)
+            thread.start()
+            thread.join()
+            return super().forward(x)
+
+    before = record_function.__enter__, record_function.__exit__
+    model = Threaded(4, 4)
+    job = TrainingJob(
+        model, lambda _: (torch.ones(2, 4), None), lambda y, _: y.sum(), torch.optim.AdamW(model.parameters())
+    )
+    timer = StepTimer()
+    timer.begin()
+    with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
+        run_step(job, 0, profiler)
+    assert not profiler.label_calls
+    assert not label_ms(timer.end())
+    assert (record_function.__enter__, record_function.__exit__) == before
 
 
 def test_an_error_in_the_forward_leaves_no_hook(clock: FakeClock) -> None:
@@ -215,3 +303,33 @@ def test_on_cuda_matrices_of_known_size_get_their_shares_back() -> None:
         times = [found.parts[str(index), phase].device_s or 0.0 for index in range(3)]
         for one, expected in zip(times, (0.6, 0.3, 0.1), strict=True):
             assert one / sum(times) == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("again", [False, True])
+def test_on_cuda_a_module_inside_a_label_carries_it_in_both_directions(again: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.product = nn.Linear(1024, 1024)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with record_function("outer"):
+                return checkpoint(self.product, x, use_reentrant=False) if again else self.product(x)
+
+    model = Model().to("cuda")
+    data = torch.randn(1024, 1024, device="cuda", requires_grad=True)
+    job = TrainingJob(
+        model, lambda _: (data, None), lambda y, _: y.square().sum(), torch.optim.SGD(model.parameters()), "cuda"
+    )
+    timer = StepTimer("cuda")
+    timer.begin()
+    with ModuleProfiler(rows_of(model, 3), timer.mark) as profiler:
+        run_step(job, 0, profiler)
+    parts = [(*split_labels(row), phase) for row, phase in timer.end().parts]
+    assert {(labels, phase) for row, labels, phase in parts if row == "product"} == {
+        (("outer",), "forward"),
+        (("outer",), "backward"),
+    }
+    assert profiler.label_calls == {("outer",): 1}

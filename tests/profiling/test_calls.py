@@ -191,9 +191,7 @@ def test_what_cannot_be_profiled_is_refused_with_an_alternative() -> None:
             stopwav.profile(function)
     with pytest.raises(stopwav.StopwavError, match="below @classmethod"):
         stopwav.profile(classmethod(lambda cls: None))  # type: ignore[call-overload]
-    with pytest.raises(stopwav.StopwavError, match="is not a function"):
-        stopwav.profile(FakeClock)
-    with pytest.raises(stopwav.StopwavError, match="3 is not a function"):
+    with pytest.raises(stopwav.StopwavError, match="3 is no function or class"):
         stopwav.profile(3)  # type: ignore[call-overload]
     with pytest.raises(stopwav.StopwavError, match="a block needs a name"), stopwav.profile():
         pass

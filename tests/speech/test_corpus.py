@@ -187,9 +187,9 @@ def test_a_bad_ctm_file_is_an_error(tmp_path: Path) -> None:
 
 def test_nothing_found_names_the_formats(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing here")
-    soundfile.write(tmp_path / "x.wav", np.zeros(100), 16_000)
+    (tmp_path / "x.m4a").write_bytes(b"")
     for source, said in (
-        (tmp_path, r"1 problem; x\.wav: no transcript"),
+        (tmp_path, r"1 problem; x\.m4a: stopwav does not read \.m4a files; convert it: ffmpeg -i x\.m4a x\.wav"),
         (tmp_path / "gone", "does not exist"),
         (tmp_path / "notes.txt", "is a file of an unknown format"),
         ("z" * 5000, "does not exist"),

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from stopwav import StopwavError
-from stopwav.speech.shapes import Shapes, corpus_shapes, load_shapes, save_shapes, subsampled, token_counter
+from stopwav.speech.shapes import (
+    Shapes,
+    before_subsampling,
+    corpus_shapes,
+    load_shapes,
+    save_shapes,
+    subsampled,
+    token_counter,
+)
 
 
 def test_a_draw_has_the_statistics_of_librispeech() -> None:
@@ -141,9 +149,11 @@ def test_a_sentencepiece_model_counts_its_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("a.csv", "frames,tokens\n1,2\n", "must be T,U"),
+        ("a.csv", "frames,tokens\n1,2\n", "must be T,U, or of a histogram"),
         ("a.csv", "T,U\n1,x\n", "not a file of shapes"),
         ("a.csv", "T,U\n0,3\n", "1 frame"),
+        ("a.csv", "# digest: 0\n# subsampling: much\nT,U\n9,3\n", "not a file of shapes"),
+        ("a.csv", "t_low,t_high,u_low,u_high,count\n8,1,0,3,2\n", "not a file of shapes"),
         ("a.jsonl", '{"duration": 3}\n', "neither a NeMo entry nor a Lhotse cut"),
         ("a.jsonl", "{", "not JSON"),
     ],
@@ -152,3 +162,75 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, content: s
     (tmp_path / name).write_text(content)
     with pytest.raises(StopwavError, match=told):
         load_shapes(tmp_path / name, tokenizer="words")
+
+
+# The published shape_info.pt of input frames and the one of encoder frames: shortest, median and longest utterance.
+INPUT, ENCODER = [(128, 2), (1376, 71), (2725, 151)], [(31, 2), (343, 71), (680, 151)]
+
+
+def shape_file(path: Path, pairs: list[tuple[int, int]]) -> Path:
+    if path.suffix == ".csv":
+        path.write_text("T,U\n" + "".join(f"{t},{u}\n" for t, u in pairs))
+    elif path.suffix == ".npz":
+        frames, tokens = np.array(pairs).T
+        np.savez(path, T=frames, U=tokens)
+    else:
+        torch = pytest.importorskip("torch")
+        torch.save(torch.tensor(pairs, dtype=torch.int32), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.npz", "shape_info.pt"])
+def test_a_file_of_either_kind_of_frames_is_guessed_by_its_range(tmp_path: Path, name: str) -> None:
+    path = shape_file(tmp_path / name, INPUT)
+    given = load_shapes(path)
+    assert (given.frame_kind, given.frames.tolist()) == ("input", [31, 343, 680])
+    assert before_subsampling(given).frames.tolist() == [128, 1376, 2725]
+    assert "taken as input frames: the longest utterance has 2725" in given.guess
+    assert "--frames encoder" in given.guess
+    after = load_shapes(shape_file(path, ENCODER))
+    assert (after.frame_kind, after.frames.tolist()) == ("encoder", [31, 343, 680])
+    assert before_subsampling(after).frames.tolist() == [4 * t + 3 for t in (31, 343, 680)]
+    assert "taken as encoder frames: the longest utterance has 680, which is 27.2 s" in after.guess
+
+
+def test_what_is_said_of_frames_is_no_guess(tmp_path: Path) -> None:
+    path = shape_file(tmp_path / "pairs.csv", [(343, 71), (3, 0)])
+    shapes = load_shapes(path, frames="input", subsampling=8)
+    assert (shapes.frames.tolist(), shapes.tokens.tolist(), shapes.guess) == ([42], [71], "")
+    assert "1 too short for a frame left out" in shapes.note
+    assert before_subsampling(load_shapes(path, frames="encoder", subsampling=8)).frames.tolist() == [2751, 31]
+    assert before_subsampling(load_shapes(path, frames="encoder", subsampling=3)).frames.tolist() == [1029, 9]
+    with pytest.raises(StopwavError, match="only for a"):
+        load_shapes("librispeech", frames="input")
+
+
+@pytest.mark.parametrize("name", ["shapes.csv", "shapes.npz"])
+def test_a_file_that_stopwav_wrote_says_what_its_frames_are(tmp_path: Path, name: str) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text('{"duration": 25.0, "text": "a b"}\n{"duration": 13.75, "text": "c"}\n')
+    # By 1: the frames that the encoder gets, more than any encoder makes.
+    save_shapes(corpus_shapes(manifest, "words", subsampling=1), tmp_path / name)
+    shapes = load_shapes(tmp_path / name)
+    assert (shapes.frame_kind, shapes.guess, shapes.frames.tolist()) == ("encoder", "", [2500, 1375])
+    assert before_subsampling(shapes).frames.tolist() == [2500, 1375]
+    assert before_subsampling(corpus_shapes(manifest, "words")).frames.tolist() == [2500, 1375]
+
+
+def test_a_histogram_is_drawn_from(tmp_path: Path) -> None:
+    path = tmp_path / "histogram.csv"
+    path.write_text("t_low,t_high,u_low,u_high,count\n32,39,0,3,5\n672,679,100,100,2\n")
+    shapes = load_shapes(path, seed=3)
+    assert len(shapes) == 7
+    assert set(shapes.frames.tolist()) <= {*range(32, 40), *range(672, 680)}
+    assert set(shapes.tokens[shapes.frames > 100].tolist()) <= {100}
+    assert shapes.frame_kind == "encoder"
+    assert load_shapes(path, seed=3).frames.tolist() == shapes.frames.tolist()
+
+
+def test_the_draw_of_librispeech_follows_the_subsampling() -> None:
+    by_4, by_8 = load_shapes("librispeech"), load_shapes("librispeech", subsampling=8)
+    assert by_8.frames.tolist()[:5] == [(t - 1) // 2 for t in by_4.frames.tolist()[:5]]
+    assert (before_subsampling(by_8).frames == before_subsampling(by_4).frames).all()
+    with pytest.raises(StopwavError, match="--subsampling 0: give 1 or more"):
+        load_shapes("librispeech", subsampling=0)

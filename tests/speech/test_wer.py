@@ -1,8 +1,16 @@
+import jiwer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stopwav.speech.wer import ErrorCount, count_errors, count_word_errors
+from stopwav.speech.text import normalise
+from stopwav.speech.wer import (
+    CharacterErrorCount,
+    ErrorCount,
+    count_character_errors,
+    count_errors,
+    count_word_errors,
+)
 
 COUNTS = st.builds(ErrorCount, *[st.integers(0, 1000)] * 4)
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d e", "", " "]), max_size=12)
@@ -79,3 +87,38 @@ def test_counts_cannot_be_averaged():
     ):
         with pytest.raises(TypeError):
             spoil()
+
+
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "errors", "characters"),
+    [
+        ("the cat", "the cat", 0, 7),
+        ("the cat", "the hat", 1, 7),
+        ("ice cream", "icecream", 1, 9),  # the space
+        ("a b", "", 3, 3),
+        ("yes", "oh yes", 3, 3),  # o, h and the space
+        ("", "uh", 2, 0),
+        ("café", "cafe", 1, 4),  # é is one character
+        ("مرحبا", "مرحب", 1, 5),
+    ],
+)
+def test_characters_by_hand(reference, hypothesis, errors, characters):
+    count = count_character_errors(normalise(reference), normalise(hypothesis))
+    assert count == CharacterErrorCount(errors, characters)
+    assert count.cer == (errors / characters if characters else None)
+
+
+@given(*[st.lists(st.text("abcé漢\u0650", min_size=1, max_size=6), min_size=1, max_size=6)] * 2)
+def test_character_errors_are_jiwers(ref, hyp):
+    """Of texts with one space between words, jiwer counts every character, spaces too."""
+    count = count_character_errors(ref, hyp)
+    assert count.cer == pytest.approx(jiwer.cer(" ".join(ref), " ".join(hyp)))
+    assert count.errors == levenshtein(" ".join(ref), " ".join(hyp))
+
+
+@given(st.lists(st.builds(CharacterErrorCount, st.integers(0, 99), st.integers(0, 99))))
+def test_character_counts_add_and_cannot_be_averaged(counts):
+    total = sum(counts, CharacterErrorCount())
+    assert (total.errors, total.characters) == (sum(c.errors for c in counts), sum(c.characters for c in counts))
+    with pytest.raises(TypeError):
+        total / 2

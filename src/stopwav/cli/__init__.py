@@ -21,6 +21,7 @@ _VERBS = {
     "diff": ("stopwav.cli.diff:diff", "Compare two runs: what is faster, slower, the same."),
     "gate": ("stopwav.cli.diff:gate", "Fail when a run is worse than its baseline."),
     "history": ("stopwav.cli.history:history", "Chart every metric over the runs in a folder."),
+    "traces": ("stopwav.cli.traces:traces", "Analyse, compare or merge profiler traces."),
     "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),
     "doctor": ("stopwav.cli.doctor:doctor", "Say what would spoil a measurement here."),
     "align": ("stopwav.cli.align:align", "Find when each word of a corpus is spoken."),
@@ -61,6 +62,8 @@ def verb(name: str) -> Any:
 
         module, _, attribute = _VERBS[name][0].partition(":")
         function = getattr(import_module(module), attribute)
+        if isinstance(function, typer.Typer):  # a verb with verbs of its own
+            return typer.main.get_command(function)
     else:
         from stopwav.cli.study_verb import command_class, study_verb
         from stopwav.studies.study import find_study

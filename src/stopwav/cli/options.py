@@ -15,6 +15,10 @@ Number = TypeVar("Number", int, float)
 Quick = Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")]
 Save = Annotated[Path, typer.Option(help="Folder for the run file.")]
 EveryMetric = Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")]
+PrintTexts = Annotated[
+    bool,
+    typer.Option("--print-texts", help="Print the recognised texts after the tables, with transcripts and errors."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 NoHtml = Annotated[
     bool, typer.Option("--no-html", help="Write no page next to the run file; --json writes none either.")

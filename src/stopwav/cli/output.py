@@ -74,7 +74,7 @@ def understood(record: Record, read: Callable[[], T]) -> T:
 def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUAL) -> None:
     """Print runs: one JSON object, or tables one run after the other."""
     if as_json:
-        rows = [run_to_json(run) for run in runs]
+        rows = [run_to_json(run, texts=detail.print_texts) for run in runs]
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
         return
     from rich.text import Text
@@ -89,6 +89,13 @@ def print_runs(runs: Sequence[StudyRun], *, as_json: bool, detail: Detail = USUA
         document = understood(run.record, partial(run.document, detail))
         print_document(document, console, every_metric=detail.every_metric)
         console.print(Text(f"\nrun file: {plain(str(run.record.path), 4096)}", style="dim"), soft_wrap=True)
+
+
+def check_one_output(asked: Mapping[str, bool]) -> None:
+    """Raise where more than one of these options was given."""
+    named = [name for name, wanted in asked.items() if wanted]
+    if len(named) > 1:
+        raise StopwavError(f"{' and '.join(named)}: each fills standard output; give one of them at a time")
 
 
 def print_json(fields: Mapping[str, Any], indent: int | None = None) -> None:
@@ -111,12 +118,17 @@ def _console() -> Console:
     return Console(markup=False, highlight=False)
 
 
-def run_to_json(run: StudyRun) -> dict[str, Any]:
-    """Return a run and its results as `--json` prints them."""
+def run_to_json(run: StudyRun, *, texts: bool = False) -> dict[str, Any]:
+    """Return a run and its results as `--json` prints them; `texts` adds what each engine recognised."""
+    results = [result.to_json() for result in run.results]
+    if texts and (recognised := understood(run.record, lambda: run.texts)) is not None:
+        for result, fields in zip(run.results, results, strict=True):
+            if result.kind == "engine":
+                fields["texts"] = [text.to_json() for text in recognised if text.name == result.name]
     return {
         "study": run.study.name,
         "run": str(run.record.path),
-        "results": [result.to_json() for result in run.results],
+        "results": results,
         **{key: extra.to_json() for key, extra in understood(run.record, lambda: run.extras).items()},
     }
 

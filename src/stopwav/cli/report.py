@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.options import EveryMetric, Json, Labels, Scientific, Unfold
+from stopwav.cli.options import EveryMetric, Json, Labels, PrintTexts, Scientific, Unfold
 from stopwav.errors import StopwavError
 from stopwav.report.document import Detail
 
@@ -26,7 +26,11 @@ def report(
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead of tables.")] = False,
     csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV instead of tables, a row per engine and metric.")
+        bool,
+        typer.Option(
+            "--csv",
+            help="Print CSV instead of tables, a row per engine and metric; with --print-texts, per engine and text.",
+        ),
     ] = False,
     trace: Annotated[
         Path | None, typer.Option(help="Write the streams as a Chrome trace, which Perfetto opens.")
@@ -42,14 +46,15 @@ def report(
     scientific: Scientific = False,
     unfold: Unfold = False,
     labels: Labels = None,
+    print_texts: PrintTexts = False,
     json: Json = False,
 ) -> None:
     """Show the results of runs, computed again from their files."""
     from stopwav.cli import output
     from stopwav.record import Record
 
-    detail = Detail(every_metric, scientific, unfold, labels)
-    _only_one({"--json": json, "--markdown": markdown, "--csv": csv})
+    detail = Detail(every_metric, scientific, unfold, labels, print_texts)
+    output.check_one_output({"--json": json, "--markdown": markdown, "--csv": csv})
     page = _page(html, trace, runs, open_page)
     shown = [output.read_results(Record.read(path)) for path in runs]
     if trace is not None:
@@ -58,9 +63,7 @@ def report(
         output.write_page(shown, page)
     images = [] if charts is None else _write_charts(shown, charts)
     if csv:
-        from stopwav.report.csv_table import csv_table
-
-        output.print_text(csv_table([(run.record, run.results, run.study.failure_codes) for run in shown]))
+        output.print_text(_csv_texts(shown) if print_texts else _csv(shown))
     elif markdown:
         output.print_text(_markdown(shown, images, detail))
     else:
@@ -68,12 +71,6 @@ def report(
     if page is not None and open_page:
         _open(page)
     output.end_with(output.exit_code([result for run in shown for result in run.results]))
-
-
-def _only_one(asked: dict[str, bool]) -> None:
-    named = [name for name, wanted in asked.items() if wanted]
-    if len(named) > 1:
-        raise StopwavError(f"{' and '.join(named)}: each fills standard output; give one of them at a time")
 
 
 def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page: bool) -> Path | None:
@@ -118,6 +115,26 @@ def _write_charts(runs: Sequence[StudyRun], folder: Path) -> list[tuple[str, Pat
             written.append((chart.title, path))
     print(f"charts: {len(written)} in {folder}", file=sys.stderr)
     return written
+
+
+def _csv(runs: Sequence[StudyRun]) -> str:
+    from stopwav.report.csv_table import csv_table
+
+    return csv_table([(run.record, run.results, run.study.failure_codes) for run in runs])
+
+
+def _csv_texts(runs: Sequence[StudyRun]) -> str:
+    """The recognised texts in place of the metrics: a file of CSV is one table."""
+    from stopwav.cli.output import understood
+    from stopwav.report.csv_table import csv_texts
+
+    rows = []
+    for run in runs:
+        texts = understood(run.record, lambda run=run: run.texts)  # type: ignore[misc]
+        if texts is None:
+            raise StopwavError(f"{run.record.path}: a run of {run.study.name!r} holds no recognised texts")
+        rows.append((run.record, [(text.name, text.to_json()) for text in texts]))
+    return csv_texts(rows)
 
 
 def _markdown(runs: Sequence[StudyRun], images: Sequence[tuple[str, Path]], detail: Detail) -> str:

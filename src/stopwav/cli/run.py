@@ -23,7 +23,11 @@ Set = Annotated[
 
 def run(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="YAML file of studies; `stopwav init` writes one to start from.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="YAML file of studies; `stopwav init` writes one to start from. Or SpeechBrain's profile.yaml.",
+        ),
     ],
     check: Annotated[
         bool,
@@ -46,10 +50,9 @@ def run(
     import sys
 
     from stopwav.cli.output import end_with, print_json
-    from stopwav.studies.plan.plan_file import planned_runs
-    from stopwav.studies.plan.yaml_file import read_yaml
+    from stopwav.studies.plan.plan_file import file_runs
 
-    planned = planned_runs(read_yaml(file), _overrides(1 if quick else rounds, seed, save, settings or []))
+    planned = file_runs(file, _overrides(1 if quick else rounds, seed, save, settings or []))
     if check:
         end_with(_check(file, planned, as_json=json))
         return
@@ -57,6 +60,8 @@ def run(
     codes, rows = [], []
     for number, item in enumerate(planned, start=1):
         print(f"stopwav: {number}/{len(planned)} {item.study} ({item.where})", file=sys.stderr)
+        if item.note:
+            print(f"stopwav: {item.note}", file=sys.stderr)
         code, row = _run(item, resume, printing)
         codes.append(code)
         rows.append(row)
@@ -92,6 +97,7 @@ def _run(planned: PlannedRun, resume: bool, printing: _Printing) -> tuple[int, d
     from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, report_resumed
     from stopwav.errors import StopwavError
     from stopwav.studies.plan.run import run_planned
+    from stopwav.studies.study import find_study
 
     with progress_bar(resumable=True) as progress:
         finished = run_planned(planned, resume=resume, progress=progress)
@@ -99,6 +105,7 @@ def _run(planned: PlannedRun, resume: bool, printing: _Printing) -> tuple[int, d
     if finished.record is not None:
         try:
             report_resumed(finished.record)
+            find_study(planned.study).verb.after(finished.record, planned.spec.model_dump())
             return _print(finished.record, printing)
         except StopwavError as unreadable:
             error = str(unreadable)

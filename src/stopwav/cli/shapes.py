@@ -22,18 +22,27 @@ def shapes(
     tokenizer: Annotated[
         str | None, typer.Option(help="How texts become tokens: `chars`, `words`, or a SentencePiece model.")
     ] = None,
+    frames: Annotated[
+        str | None,
+        typer.Option(
+            metavar="input|encoder",
+            help="What T of a file counts; default: what the file says, else guessed from its longest utterance.",
+        ),
+    ] = None,
     subsampling: Annotated[int, typer.Option(help="How many 10 ms frames the encoder makes into one.")] = 4,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write: .csv or .npz.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw from `librispeech`.")] = 0,
     json: Json = False,
 ) -> None:
-    """Count the frames and tokens of the utterances of a corpus, for `stopwav loss --shapes`."""
+    """Count the frames and tokens of the utterances of a corpus, for --shapes of `stopwav loss` and `stopwav step`."""
     import sys
 
     from stopwav.speech.batches import make_batches, padding_efficiency
-    from stopwav.speech.shapes import load_shapes, save_shapes
+    from stopwav.speech.shapes import frame_kind, load_shapes, save_shapes
 
-    loaded = load_shapes(source, tokenizer=tokenizer, subsampling=subsampling, seed=seed)
+    loaded = load_shapes(source, tokenizer=tokenizer, frames=frame_kind(frames), subsampling=subsampling, seed=seed)
+    if loaded.guess:
+        print(f"stopwav: {loaded.name}: {loaded.guess}", file=sys.stderr)
     if output is not None:
         save_shapes(loaded, output)
         print(f"shapes: {output}", file=sys.stderr)
@@ -43,7 +52,8 @@ def shapes(
         import json as encoder
 
         about = {"name": loaded.name, "digest": loaded.digest, "note": loaded.note, "utterances": len(loaded)}
-        print(encoder.dumps({**about, **rows, "padding_efficiency": efficiency}))
+        held = {"frames": loaded.frame_kind, "frames_guess": loaded.guess, "subsampling": loaded.subsampling}
+        print(encoder.dumps({**about, **held, **rows, "padding_efficiency": efficiency}))
         return
     count = f"{len(loaded):,} utterance{'' if len(loaded) == 1 else 's'}"
     print(f"{count} of {loaded.name} (digest {loaded.digest}; {loaded.note or 'as the file has them'})")

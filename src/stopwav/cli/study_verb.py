@@ -39,7 +39,10 @@ def study_verb(study: Study) -> Callable[..., None]:
         if prepared is None:
             return
         chosen = {name: prepared[name] for name in study.spec.options() if name in prepared}
-        _measure(study, study.expand(chosen, given), values)
+        expanded = study.expand(chosen, given)
+        if note := study.expansion_note(chosen, expanded):
+            print(f"stopwav: {note}", file=sys.stderr)
+        _measure(study, expanded, values)
 
     verb.__name__ = study.name
     verb.__doc__ = study.question
@@ -82,7 +85,8 @@ def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> 
     with progress_bar(resumable=True) as progress:
         record = study.run(**settings, progress=progress)
     study.verb.after(record, settings)
-    fields = {name: values[name] for name in ("every_metric", "scientific", "unfold", "labels") if name in values}
+    shown = ("every_metric", "scientific", "unfold", "labels", "print_texts")
+    fields = {name: values[name] for name in shown if name in values}
     print_run(record, as_json=values["json"], detail=Detail(**fields), page=not values["no_html"])
 
 
@@ -99,7 +103,8 @@ def _parameters(study: Study) -> list[inspect.Parameter]:
         parameters.append(_parameter(name, field.annotation, default, option))
         if name == "rounds":
             parameters.append(_keyword("quick", options.Quick, False))
-    for name, annotation in {**study.verb.options, **_SHOWN}.items():
+    texts = {} if study.texts is None else {"print_texts": options.PrintTexts}
+    for name, annotation in {**study.verb.options, **texts, **_SHOWN}.items():
         parameters.append(_keyword(name, annotation, None if _is_optional(annotation) else False))
     return parameters
 

@@ -1,7 +1,8 @@
 """The Emformer RNN-T: a streaming transducer in our own PyTorch, every part of which can be exchanged and timed.
 
-Without a checkpoint its weights are random, and its blank is calibrated so that it emits symbols as often as a trained
-one: its times are meaningful, its text is not, and every report says so.
+Without a checkpoint its weights are random. Its blank is calibrated for the search that is used, and the search is held
+at the rate of speech, so that symbols come as often as from a trained one: its times are meaningful, its text is not,
+and every report says so.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from stopwav.errors import StopwavError
 from stopwav.models.checkpoint import Linear, disable_amx_in_vm, fastest_linear, load_statistics, load_weights
 from stopwav.models.emformer import EmformerShape
 from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
-from stopwav.models.search import BeamSearch, GreedySearch, Scorer
+from stopwav.models.search import BeamSearch, GreedySearch, Scorer, SymbolRate
 from stopwav.models.transducer import (
     CUTOFF_SYMBOLS_PER_S,
     SYMBOLS,
+    TARGET_SYMBOLS_PER_S,
     EncoderStep,
     JoinerStep,
     PredictorStep,
@@ -77,7 +79,9 @@ class EmformerRnnt:
         if source is not None:
             load_weights(model, Path(source))
         self._blank = model.blank
-        notes = () if source is not None else (self._calibrate(model.to(device), statistics),)
+        frame_s = model.transcriber.shape.stride * HOP / SAMPLE_RATE_HZ
+        self._symbol_rate = SymbolRate(TARGET_SYMBOLS_PER_S * frame_s) if source is None else None
+        symbols_per_s = self._calibrate(model.to(device), statistics) if source is None else None
         self._model = model.to(device, torch.float32 if dtype == "int8" else getattr(torch, dtype))
         graphs = device == "cuda" if graphs is None else graphs
         with torch.inference_mode():
@@ -96,8 +100,9 @@ class EmformerRnnt:
             device=device,
             precision=dtype,
             model=Path(source).name if source else "random weights",
-            notes=notes,
+            notes=() if symbols_per_s is None else (_note(symbols_per_s),),
             untrained=source is None,
+            symbols_per_s=symbols_per_s,
         )
 
     @staticmethod
@@ -148,11 +153,13 @@ class EmformerRnnt:
         return count
 
     def _new_search(self, scorer: Scorer) -> BeamSearch | GreedySearch:
-        return GreedySearch(scorer, self._blank) if self._greedy else BeamSearch(scorer, self._blank, self._beam)
+        if self._greedy:
+            return GreedySearch(scorer, self._blank, rate=self._symbol_rate)
+        return BeamSearch(scorer, self._blank, self._beam, rate=self._symbol_rate)
 
     @torch.inference_mode()
-    def _calibrate(self, model: Transducer, statistics: Statistics) -> str:
-        """Set the blank so that symbols come as often as in speech, and return a note on the random weights."""
+    def _calibrate(self, model: Transducer, statistics: Statistics) -> float:
+        """Set the blank so that symbols come as often as in speech, and return how many a second come."""
         self._model = model
         device = model.joiner.linear.weight.device
         audios = _speech()
@@ -162,11 +169,14 @@ class EmformerRnnt:
         features = [LogMel(statistics)(torch.cat([lead, audio])) for audio in audios]
         utterances = [_encode(model, [frames.to(device)])[0][0] for frames in features]
         scorer = _make_scorer(model, fastest_linear(device, "float32"), self._beam, graphs=False)
-        rate = calibrate_blank(model, lambda: self._count_symbols(scorer, utterances, seconds) / seconds)
-        return (
-            f"random weights: times are real, texts are not; the blank was set so that speech emits {rate:.1f} symbols "
-            "a second"
-        )
+        return calibrate_blank(model, lambda: self._count_symbols(scorer, utterances, seconds) / seconds)
+
+
+def _note(symbols_per_s: float) -> str:
+    return (
+        f"random weights: times are real, texts are not; the blank was set so that speech emits {symbols_per_s:.1f} "
+        "symbols a second"
+    )
 
 
 def _random_model(shape: EmformerShape, seed: int) -> Transducer:

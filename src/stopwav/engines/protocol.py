@@ -38,6 +38,8 @@ class EngineInfo:
     language: str = ""
     # Whether its time depends on what is said, as with any search; then noise cannot replace speech.
     data_dependent: bool = True
+    # How many symbols a second untrained weights were set to emit on speech; None where nothing was set.
+    symbols_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values."""
@@ -69,6 +71,17 @@ class Engine(Protocol):
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
         """Return the text of each utterance of a batch."""
+        ...
+
+
+@runtime_checkable
+class AudioProcessor(Protocol):
+    """A model that takes whole utterances and gives no text, such as a classifier; only the grid measures it."""
+
+    info: EngineInfo
+
+    def process(self, batch: Sequence[Audio]) -> object:
+        """Process a batch; the result is dropped."""
         ...
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from stopwav.engines.protocol import Engine, Knob, StreamingEngine
+from stopwav.engines.protocol import AudioProcessor, Engine, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
@@ -71,8 +71,8 @@ BUILT_IN = (
         "Hugging Face models by folder or Hub name: CTC, encoder-decoder, transducer",
     ),
     _built_in(
-        "speechbrain", "speechbrain_asr:SpeechBrain", "speechbrain", "speechbrain",
-        "SpeechBrain models by folder or Hub name",
+        "speechbrain", "speechbrain_asr:speechbrain", "speechbrain", "speechbrain",
+        "SpeechBrain models by folder or Hub name; for grid also classifiers, VAD and separation",
     ),
     _built_in(
         "faster-whisper", "faster_whisper_asr:FasterWhisper", "faster-whisper", "faster-whisper",
@@ -135,7 +135,7 @@ def find_class(spec: EngineSpec) -> Callable[..., object]:
     if entry is None:
         hint = suggestion(spec.name, [entry.name for entry in available()], ", or your own my_engine.py:Class")
         if spec.name.endswith((".yaml", ".yml")):
-            hint = "a SpeechBrain recipe is only read by the command `stopwav grid FILE` and in plan files"
+            hint = "a SpeechBrain recipe is read by `stopwav grid FILE`, `stopwav run FILE` and in plan files"
         raise StopwavError(f"unknown engine {spec.name!r}: {hint}")
     if entry.version is None:
         raise StopwavError(f"engine {spec.name!r} needs {entry.package}, which is not installed: {entry.install}")
@@ -153,11 +153,13 @@ def is_streaming(entry: EngineEntry) -> bool | None:
     module, _, attribute = entry.target.partition(":")
     try:
         factory = getattr(importlib.import_module(module), attribute)
+        if isinstance(factory, partial):  # one class for several names
+            factory = factory.func
+        made = factory if isinstance(factory, type) else get_type_hints(factory).get("return")
     except Exception:  # a third party's module may fail in any way; the list is printed anyway
         return None
-    if isinstance(factory, partial):  # one class for several names
-        factory = factory.func
-    return hasattr(factory, "open") if isinstance(factory, type) else None
+    streaming = {hasattr(kind, "open") for kind in get_args(made) or (made,) if isinstance(kind, type)}
+    return streaming.pop() if len(streaming) == 1 else None
 
 
 def prepare(text: str) -> Callable[[], object]:
@@ -178,11 +180,11 @@ def has_option(text: str, option: str) -> bool:
     return any(parameter.name == option or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def make(text: str) -> Engine | StreamingEngine:
+def make(text: str) -> Engine | StreamingEngine | AudioProcessor:
     """Return the engine that a spec names, loaded and ready."""
     engine = prepare(text)()
-    if not isinstance(engine, (Engine, StreamingEngine)):
-        missing = "no `info`" if not hasattr(engine, "info") else "neither open() nor transcribe()"
+    if not isinstance(engine, (Engine, StreamingEngine, AudioProcessor)):
+        missing = "no `info`" if not hasattr(engine, "info") else "neither open(), transcribe() nor process()"
         name = type(engine).__name__
         raise StopwavError(f"engine {text!r}: {name} has {missing}; see docs/guides/your-own-engine.md")
     return engine

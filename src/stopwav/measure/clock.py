@@ -32,6 +32,14 @@ class Timing:
         return stage_totals(self.spans)
 
 
+class Timekeeper(Protocol):
+    """The clock of a window or a wait: the `time` module, or a fake that does not wait."""
+
+    def perf_counter(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
 class Clock(Protocol):
     """Times calls and waits for deadlines."""
 

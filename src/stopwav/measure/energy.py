@@ -1,4 +1,4 @@
-"""Energy of a call: counter differences over a window of seconds, gross and net of idle, part by part."""
+"""Energy of a call over a window of seconds, by counters or sampled power: gross and net of idle, part by part."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from stopwav.measure.meters import Counter, Meter, Meters, NoMeter, find_meters
+from stopwav.measure.clock import Timekeeper
+from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
+from stopwav.measure.meters import find_meters
+from stopwav.measure.sampled_power import PowerLog, sampled_power
 
 __all__ = ["EnergyReading", "PartEnergy", "Window", "find_meters", "measure_energy", "measure_window"]
 
@@ -24,14 +26,6 @@ READ_EVERY_S = 1.0
 TICKS_TO_WAIT = 3
 
 EVERY_PART = ("gpu", "cpu package", "dram")
-
-
-class Timekeeper(Protocol):
-    """The clock of a window: the `time` module, or a fake that does not wait."""
-
-    def perf_counter(self) -> float: ...
-
-    def sleep(self, seconds: float, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,10 @@ def _reading(work: Window, idle: Window, whole: Collection[str]) -> EnergyReadin
 
 @dataclass
 class Window:
-    """The energy that a meter's counters have counted since the window opened."""
+    """The energy of a meter's parts since the window opened: by their counters, or by power sampled meanwhile."""
 
     meter: Meter
+    power: PowerLog
     last_uj: list[int | None] = field(default_factory=list)
     spent_uj: list[int] = field(default_factory=list)
     faults: dict[int, str] = field(default_factory=dict)
@@ -147,6 +142,8 @@ class Window:
 
     def joules(self, part: str) -> tuple[float | None, str]:
         """Return the joules of a part, or None and the reason: it needs all of its counters to work and to move."""
+        if self.meter.has_only_power(part):
+            return self.sampled_joules(part)
         spent_uj = 0
         for index, counter in enumerate(self.meter.counters):
             if counter.part != part:
@@ -158,9 +155,13 @@ class Window:
             spent_uj += self.spent_uj[index]
         return spent_uj / 1e6, ""
 
+    def sampled_joules(self, part: str) -> tuple[float | None, str]:
+        """Return the integral of a part's sampled power, or None and the reason."""
+        return self.power.joules(part, self.opened_s, self.opened_s + self.seconds)
+
     def _read(self, index: int, counter: Counter) -> int | None:
-        """Read a counter; None once it has failed."""
-        if index in self.faults:
+        """Read a counter; None once it has failed, and where there is only power."""
+        if index in self.faults or counter.read_uj is None:
             return None
         try:
             return counter.read_uj()
@@ -171,7 +172,12 @@ class Window:
 
 def measure_window(step: Callable[[], object], meter: Meter, min_window_s: float, clock: Timekeeper) -> Window:
     """Repeat a step over a window that opens on a tick and, once long enough, closes after a step with a tick."""
-    window = Window(meter)
+    with sampled_power(meter, clock) as power:
+        return _counted_window(step, Window(meter, power), min_window_s, clock)
+
+
+def _counted_window(step: Callable[[], object], window: Window, min_window_s: float, clock: Timekeeper) -> Window:
+    meter = window.meter
     window.open()
     waited_s, pause_s = 0.0, meter.tick_s / 20
     while not window.update() and waited_s < TICKS_TO_WAIT * meter.tick_s:

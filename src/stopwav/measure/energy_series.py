@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from stopwav.measure.counter_check import PowerLog, sampled_power
-from stopwav.measure.energy import IDLE_NAP_S, IDLE_S, MIN_WINDOW_S, Timekeeper, Window, measure_window
-from stopwav.measure.meters import Meter, NoMeter
+from stopwav.measure.clock import Timekeeper
+from stopwav.measure.energy import IDLE_NAP_S, IDLE_S, MIN_WINDOW_S, Window, measure_window
+from stopwav.measure.meter import Meter, NoMeter
 
 # Most meters that log to a file do so once a second: ten readings per window.
 EXTERNAL_WINDOW_S = 10.0
@@ -16,13 +16,18 @@ EXTERNAL_WINDOW_S = 10.0
 MIN_WINDOWS = 3
 # Half-width of the 95 % interval of the mean over windows at which they end, as a share of the mean.
 PRECISION = 0.05
+# A window of three intervals between a log's readings holds two of them at least, wherever it begins.
+LOG_INTERVALS = 3.0
+
+NO_COUNTER = "no cross-check: its joules are sampled power, there is no counter"
 
 
 @dataclass(frozen=True)
 class WindowEnergy:
     """One window: its start in seconds since 1970, its length, and the joules of each part or why they are missing.
 
-    `sampled_joules` cross-checks the counters: the integral of sampled power, or the reason in `unsampled`.
+    `sampled_joules` cross-checks the counters: the integral of sampled power, or the reason in `unsampled`. Where power
+    was sampled, `samples` says how often, and `longest_gap_s` how long it was not.
     """
 
     begin_s: float
@@ -32,6 +37,8 @@ class WindowEnergy:
     missing: Mapping[str, str] = field(default_factory=dict)
     sampled_joules: Mapping[str, float] = field(default_factory=dict)
     unsampled: Mapping[str, str] = field(default_factory=dict)
+    samples: int = 0
+    longest_gap_s: float | None = None
 
     @property
     def end_s(self) -> float:
@@ -39,11 +46,17 @@ class WindowEnergy:
         return self.begin_s + self.seconds
 
 
-def with_external(meter: Meter | NoMeter) -> Meter:
+def external_window_s(interval_s: float) -> float:
+    """Return the shortest window for an external meter that has a reading every so many seconds (0 if unknown)."""
+    return max(EXTERNAL_WINDOW_S, LOG_INTERVALS * interval_s)
+
+
+def with_external(meter: Meter | NoMeter, interval_s: float = 0.0) -> Meter:
     """Return the meter with windows long enough for an external one too; without a meter, one without counters."""
+    window_s = external_window_s(interval_s)
     if isinstance(meter, NoMeter):
-        return Meter("external meter", (), tick_s=0.0, min_window_s=EXTERNAL_WINDOW_S)
-    return replace(meter, min_window_s=max(meter.min_window_s, EXTERNAL_WINDOW_S))
+        return Meter("external meter", (), tick_s=0.0, min_window_s=window_s)
+    return replace(meter, min_window_s=max(meter.min_window_s, window_s))
 
 
 def idle_window(meter: Meter, *, clock: Timekeeper = time, epoch_s: Callable[[], float] = time.time) -> WindowEnergy:
@@ -67,27 +80,35 @@ def work_windows(
     the whole time is used.
     """
     windows: list[WindowEnergy] = []
-    opened_s: list[float] = []
-    with sampled_power(meter, clock) as power:
-        while len(windows) < MIN_WINDOWS or not (
-            sum(window.seconds for window in windows) >= time_s or _is_precise(windows, precision)
-        ):
-            counted = measure_window(call, meter, max(MIN_WINDOW_S, meter.min_window_s), clock)
-            windows.append(_energy(counted, clock, epoch_s))
-            opened_s.append(counted.opened_s)
-    return [_with_sampled(window, power, begin_s) for window, begin_s in zip(windows, opened_s, strict=True)]
-
-
-def _with_sampled(window: WindowEnergy, power: PowerLog, begin_s: float) -> WindowEnergy:
-    """Return the window with the integral of sampled power; `begin_s` is its start by the clock of the samples."""
-    joules, missing = _by_part(power.meter, lambda part: power.joules(part, begin_s, begin_s + window.seconds))
-    return replace(window, sampled_joules=joules, unsampled=missing)
+    while len(windows) < MIN_WINDOWS or not (
+        sum(window.seconds for window in windows) >= time_s or _is_precise(windows, precision)
+    ):
+        counted = measure_window(call, meter, max(MIN_WINDOW_S, meter.min_window_s), clock)
+        windows.append(_energy(counted, clock, epoch_s))
+    return windows
 
 
 def _energy(window: Window, clock: Timekeeper, epoch_s: Callable[[], float]) -> WindowEnergy:
     # The offset between the two clocks is read again for each window: wall-clock time may be corrected meanwhile.
     begin_s = window.opened_s + (epoch_s() - clock.perf_counter())
-    return WindowEnergy(begin_s, window.seconds, window.iterations, *_by_part(window.meter, window.joules))
+    joules, missing = _by_part(window.meter, window.joules)
+    sampled, unsampled = _by_part(window.meter, lambda part: _cross_check(window, part))
+    end_s = window.opened_s + window.seconds
+    return WindowEnergy(
+        begin_s,
+        window.seconds,
+        window.iterations,
+        joules,
+        missing,
+        sampled,
+        unsampled,
+        samples=window.power.sample_count(window.opened_s, end_s),
+        longest_gap_s=window.power.longest_gap_s(window.opened_s, end_s) if window.power.times_s else None,
+    )
+
+
+def _cross_check(window: Window, part: str) -> tuple[float | None, str]:
+    return (None, NO_COUNTER) if window.meter.has_only_power(part) else window.sampled_joules(part)
 
 
 def _by_part(

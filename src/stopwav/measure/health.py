@@ -21,6 +21,7 @@ from stopwav.measure.machine import (
     usable_cores,
 )
 from stopwav.measure.memory import EXACT, host_peak_method
+from stopwav.measure.meter import Meter
 from stopwav.measure.meters import find_meters, system_batteries
 from stopwav.measure.nvml import NoNvml, Nvml, compute_processes, load_nvml, slowed_gpus
 
@@ -228,9 +229,14 @@ def list_sensors(root: Path = Path("/"), nvml: Nvml | NoNvml | None = None) -> l
         Sensor("clock", True, f"{clock}, smallest step {clock_step_s() * 1e9:.0f} ns"),
         Sensor("host peak memory", True, host_peak),
         _throttling_sensor(root),
-        *(Sensor(f"energy: {meter.source}", True, ", ".join(meter.parts)) for meter in meters.found),
+        *(Sensor(f"energy: {meter.source}", True, _metered_parts(meter)) for meter in meters.found),
         *(Sensor(f"energy: {meter.source}", False, meter.reason) for meter in meters.missing),
     ]
+
+
+def _metered_parts(meter: Meter) -> str:
+    sampled = any(map(meter.has_only_power, meter.parts))
+    return ", ".join(meter.parts) + (", by sampled power" if sampled else "")
 
 
 def _throttling_sensor(root: Path) -> Sensor:

@@ -1,13 +1,14 @@
-"""Energy meters: the hardware's counters (NVML, RAPL, battery), or NoMeter with the reason where there is none."""
+"""The energy meters of this machine: counters (NVML, RAPL, battery) and sensors of a board, or why there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stopwav.measure.board_meters import TOTAL_RAILS, ina_meter, pmic_meter
 from stopwav.measure.machine import read_text
+from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
 from stopwav.measure.nvml import NoNvml, Nvml, handles, load_nvml
 
 # RAPL's names of its zones, and ours. Core and uncore are inside the package; psys is the whole platform, package
@@ -23,83 +24,19 @@ BATTERY_WINDOW_S = 60.0
 NVIDIA, AMD = "0x10de", "0x1002"  # PCI vendors whose GPUs draw power outside the CPU package
 
 
-@dataclass(frozen=True)
-class Counter:
-    """One energy counter: microjoules that only increase, until they wrap at the range (if it has one)."""
-
-    part: str
-    read_uj: Callable[[], int]  # raises OSError, with the reason, once it cannot be read
-    range_uj: int | None = None
-    # The power now, in watts, where the hardware reports it: for a cross-check of the counter; raises OSError too.
-    read_w: Callable[[], float] | None = None
-
-    def spent_uj(self, before_uj: int, after_uj: int) -> int | None:
-        """Return the microjoules between two readings less than one range apart, or None when it went back."""
-        if after_uj >= before_uj:
-            return after_uj - before_uj
-        return None if self.range_uj is None else after_uj - before_uj + self.range_uj
-
-
-@dataclass(frozen=True)
-class Meter:
-    """Counters that are read together."""
-
-    source: str
-    counters: tuple[Counter, ...]
-    tick_s: float
-    min_window_s: float = 0.0
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The metered parts, each once."""
-        return tuple(dict.fromkeys(counter.part for counter in self.counters))
-
-
-@dataclass(frozen=True)
-class NoMeter:
-    """A meter that is not available, and the reason. It has no parts and gives no number."""
-
-    reason: str
-    source: str = "energy"
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """No parts."""
-        return ()
-
-
-@dataclass(frozen=True)
-class Meters:
-    """The meters of this machine, those that are missing, and the parts whose sum is the machine's total."""
-
-    found: tuple[Meter, ...]
-    missing: tuple[NoMeter, ...]
-    whole: tuple[str, ...]
-
-    def joined(self) -> Meter | NoMeter:
-        """Join them into one meter: CPU and GPU read together, else the battery, else NoMeter with every reason."""
-        chosen = [meter for meter in self.found if "battery" not in meter.parts] or list(self.found)
-        if not chosen:
-            return NoMeter("; ".join(f"{meter.source}: {meter.reason}" for meter in self.missing))
-        return Meter(
-            source=" + ".join(meter.source for meter in chosen),
-            counters=tuple(counter for meter in chosen for counter in meter.counters),
-            tick_s=max(meter.tick_s for meter in chosen),
-            min_window_s=max(meter.min_window_s for meter in chosen),
-        )
-
-
 def find_meters(root: Path = Path("/"), nvml: Nvml | NoNvml | None = None) -> Meters:
     """Find the energy meters of this machine, with the reason for each that is missing."""
     nvml = load_nvml() if nvml is None else nvml
-    meters = (nvml_meter(nvml), rapl_meter(root), battery_meter(root))
+    meters = (nvml_meter(nvml), rapl_meter(root), ina_meter(root), pmic_meter(root), battery_meter(root))
+    rails = [part for meter in meters for part in meter.parts if part in TOTAL_RAILS]
     gpus = () if isinstance(nvml, NoNvml) else tuple(_gpu_names(nvml))
     if not gpus and _has_gpu(root):
         gpus = ("gpu",)  # present, but without a meter: there is no total
     return Meters(
         found=tuple(meter for meter in meters if isinstance(meter, Meter)),
         missing=tuple(meter for meter in meters if isinstance(meter, NoMeter)),
-        whole=(*gpus, "cpu package", "dram"),
+        # A rail that feeds the whole board is its total.
+        whole=tuple(rails[:1]) or (*gpus, "cpu package", "dram"),
     )
 
 
@@ -111,13 +48,13 @@ def nvml_meter(nvml: Nvml | NoNvml) -> Meter | NoMeter:
     counters, reason = [], "no GPU answers"
     names = _gpu_names(nvml)
     for index, handle in handles(nvml):
-        counter = Counter(name := names[index], _nvml_reader(nvml, handle), read_w=_nvml_power_reader(nvml, handle))
+        name, read_uj = names[index], _nvml_reader(nvml, handle)
         try:
-            counter.read_uj()
+            read_uj()
         except OSError as error:
             reason = f"{name} has no energy counter ({error}): this needs Volta or newer, not split into MIG or vGPU"
             continue
-        counters.append(counter)
+        counters.append(Counter(name, read_uj, read_w=_nvml_power_reader(nvml, handle)))
     return Meter(source, tuple(counters), NVML_TICK_S) if counters else NoMeter(reason, source)
 
 

@@ -22,14 +22,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from operator import itemgetter
+from threading import get_ident
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
+from stopwav.measure.labels import Labels, split_labels, watch_labels, with_labels
 from stopwav.measure.module_rows import COMMUNICATION, INSTRUMENT, MODEL, PHASE_ROWS, REST, RowSet
 from stopwav.measure.stages import collect_marks, open_stage
 
-# Called at every change with the row that is active from now on, and the phase of the step.
+# Called at every change with the row that is active from now on, with its labels, and the phase of the step.
 OnChange = Callable[[str, str], None]
 # A node that adds to a parameter's gradient has this number: it runs as soon as it can.
 _LEAF = 2**64 - 1
@@ -55,12 +57,15 @@ class ModuleProfiler:
     ) -> None:
         self.recomputed: set[str] = set()
         self.stages: set[str] = set()
+        # How often each label was entered, by its name after those around it.
+        self.label_calls: Counter[Labels] = Counter()
         self._rows, self._on_change, self._distributed = rows, on_change, distributed
         self._walk_graph = walk_graph or distributed
         self._now_ns = now_ns or perf_counter_ns
         self._row, self._phase = REST, "rest"
         self._stack: list[str] = []
         self._open_stages: list[str] = []
+        self._labels_around: dict[str, Labels] = {}
         # How often each row was entered from which other.
         self._entries: Counter[tuple[str, str]] = Counter()
         # The number of the next node at each change, and the row that was active from there on.
@@ -80,7 +85,9 @@ class ModuleProfiler:
         # The number of the next node that this thread creates; PyTorch's own tracer reads it from here too.
         self._next_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
         self._forget_creators()
+        self._thread = get_ident()
         self._exit.enter_context(collect_marks(self._stage_tick))
+        self._exit.enter_context(watch_labels(self._enter_label, self._leave_label))
         for module, path in self._rows.modules:
             enter = partial(self._enter_module, path)
             self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
@@ -164,14 +171,18 @@ class ModuleProfiler:
 
     def _enter_module(self, path: str, module: Any, arguments: Any, keywords: Any) -> None:
         del module
-        outer = self._row
+        outer, labels = split_labels(self._row)
         if self._phase == "backward":
             self._begin_recompute(path)
+            # Of the labels of the node that runs, some may be inside the module.
+            labels = self._labels_around.get(path, ())
         else:
             self._entries[path, outer] += 1
-        self._stack.append(outer)
-        if path != outer:
-            self._begin(path, (arguments, keywords) if keywords else arguments)
+            self._labels_around[path] = labels
+        self._stack.append(self._row)
+        row = with_labels(path, labels)
+        if row != self._row:
+            self._begin(row, (arguments, keywords) if keywords else arguments)
 
     def _leave_module(self, module: Any, arguments: Any, result: Any) -> None:
         del module, arguments
@@ -214,13 +225,30 @@ class ModuleProfiler:
         else:
             name = path.removeprefix(f"{self._open_stages[-1]}/") if self._open_stages else path
             self._open_stages.append(path)
-            row = f"{self._row}/{name}" if ":" in self._row else f"{self._row}:{name}"
+            outer, labels = split_labels(self._row)
+            row = f"{outer}/{name}" if ":" in outer else f"{outer}:{name}"
             if self._phase != "backward":
-                self._entries[row, self._row] += 1
+                self._entries[row, outer] += 1
             self.stages.add(row)
             self._stack.append(self._row)
-            self._begin(row)
+            self._begin(with_labels(row, labels))
         return self._now_ns()
+
+    def _enter_label(self, name: str) -> bool:
+        """Let the active row carry one more label, and return whether it does: labels of other threads do not count."""
+        # Backward, a forward that is run again has labels, in whichever thread.
+        counted = self._recomputing > 0 if self._phase == "backward" else get_ident() == self._thread
+        if counted:
+            row, labels = split_labels(self._row)
+            if self._phase != "backward":
+                self.label_calls[(*labels, name)] += 1
+            self._stack.append(self._row)
+            self._begin(with_labels(row, (*labels, name)))
+        return counted
+
+    def _leave_label(self) -> None:
+        if self._stack:
+            self._begin(self._stack.pop())
 
     def _hook_graph(self, roots: Iterable[Any], down_to: int = 0) -> None:
         """Hook the nodes at which another row becomes active, down to this number."""

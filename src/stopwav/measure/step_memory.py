@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from stopwav.measure.labels import Labels, split_labels
 from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import INSTRUMENT, REST, RowSet
 from stopwav.measure.training_step import TrainingJob, run_step
@@ -32,6 +33,8 @@ class StepMemory:
     """Bytes of a step by row: saved activations, gradients and optimiser state; and its moments in order."""
 
     saved: dict[str, int]
+    # Saved activations by label, each after those around it.
+    label_saved: dict[Labels, int]
     gradients: dict[str, int]
     states: dict[str, int]
     moments: tuple[MemoryMoment, ...]
@@ -119,7 +122,13 @@ def measure_step_memory(job: TrainingJob, rows: RowSet, index: int) -> StepMemor
         recorder.mark("", "")
     states = _sum_by_row(job.optimizer, rows, lambda parameter: _state_bytes(job.optimizer, parameter))
     return StepMemory(
-        recorder.saved, optimizer.gradients, states, tuple(recorder.moments), baseline_bytes, gauge.method
+        recorder.saved,
+        recorder.label_saved,
+        optimizer.gradients,
+        states,
+        tuple(recorder.moments),
+        baseline_bytes,
+        gauge.method,
     )
 
 
@@ -128,23 +137,27 @@ class _Recorder:
 
     def __init__(self, gauge: Gauge, parameters: set[int]) -> None:
         self.saved: dict[str, int] = {}
+        self.label_saved: dict[Labels, int] = {}
         self.moments: list[MemoryMoment] = []
         self._gauge, self._seen = gauge, set(parameters)
         self._row, self._phase = REST, "rest"
+        self._labels: Labels = ()
 
     def mark(self, row: str, phase: str) -> None:
         """End the current moment, and make a row the active one."""
         now, peak = self._gauge.read()
         if self._row != INSTRUMENT:
             self.moments.append(MemoryMoment(self._row, self._phase, now, peak))
-        self._row, self._phase = row, phase
+        (self._row, self._labels), self._phase = split_labels(row), phase
 
     def save(self, tensor: Any) -> Any:
         """Return the tensor as it is; count its memory for the active row, unless it was counted before."""
         address = tensor.untyped_storage().data_ptr()
         if address not in self._seen:
             self._seen.add(address)
-            self.saved[self._row] = self.saved.get(self._row, 0) + tensor.untyped_storage().nbytes()
+            size = tensor.untyped_storage().nbytes()
+            self.saved[self._row] = self.saved.get(self._row, 0) + size
+            self.label_saved[self._labels] = self.label_saved.get(self._labels, 0) + size
         return tensor
 
 

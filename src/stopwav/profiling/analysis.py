@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
-from stopwav.errors import StopwavError
-from stopwav.profiling.trace_spans import BrokenTrace, TraceSpans, Track, busy_us, own_times, read_events
+from stopwav.errors import StopwavError, suggestion
+from stopwav.profiling.operators import Kernel, Operator, OperatorSums, kernels_of
+from stopwav.profiling.trace_file import BrokenTrace, TraceFile, trace_files
+from stopwav.profiling.trace_spans import STEP, TraceSpans, busy_ns
 
 # About the width of a screen in pixels: of the points that share one, the highest is kept.
 TIMELINE_POINTS = 1000
 
-
-@dataclass(frozen=True)
-class Operator:
-    """The host time of the spans of one name: their own time, and their total time (recursion counted once)."""
-
-    name: str
-    kind: str
-    calls: int
-    self_s: float
-    total_s: float
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """The device time of one kernel, copy or fill."""
-
-    name: str
-    kind: str
-    calls: int
-    total_s: float
+Order = Literal["own", "total", "calls", "name"]
+ORDERS: tuple[Order, ...] = ("own", "total", "calls", "name")
+Row = TypeVar("Row", Operator, Kernel)
 
 
 @dataclass(frozen=True)
@@ -70,10 +56,12 @@ class SkippedTrace:
 
 @dataclass(frozen=True)
 class TraceAnalysis:
-    """The analysis of the traces in a folder; operators by own time and kernels by total time, longest first.
+    """The analysis of traces; operators by own time and kernels by total time, longest first.
 
-    Stages (of a grid's call, or modules of a step) are a separate track over the operators: the same time seen again,
-    not added to theirs. Times under a profiler show which part is large, not how long it takes without one.
+    `operators` are the spans on the host and `kernels` the work on the devices; `launches` is the device time again, by
+    the operators that launched it. Stages (of a grid's call, or modules of a step) and Python functions are separate
+    tracks over the operators: the same time seen again, not added to theirs. `steps` counts torch.profiler's marks of
+    steps. Times under a profiler show which part is large, not how long it takes without one.
     """
 
     folder: str
@@ -85,6 +73,13 @@ class TraceAnalysis:
     memory: tuple[MemoryTimeline, ...]
     notes: tuple[str, ...] = ()
     stages: tuple[Operator, ...] = ()
+    functions: tuple[Operator, ...] = ()
+    launches: tuple[Operator, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that torch.profiler marked."""
+        return self.count(STEP)
 
     @property
     def idle_share(self) -> float | None:
@@ -92,115 +87,143 @@ class TraceAnalysis:
         span_s = sum(device.span_s for device in self.devices)
         return 1 - sum(device.busy_s for device in self.devices) / span_s if span_s else None
 
+    @property
+    def tables(self) -> dict[str, tuple[Operator | Kernel, ...]]:
+        """The tables of times by name, those that have rows."""
+        tables: dict[str, tuple[Operator | Kernel, ...]] = {
+            "operators": self.operators,
+            "stages": self.stages,
+            "functions": self.functions,
+            "kernels": self.kernels,
+            "launches": self.launches,
+        }
+        return {name: rows for name, rows in tables.items() if rows}
+
+    def count(self, name: str) -> int:
+        """Return how many spans on the host have that name."""
+        rows = (*self.operators, *self.stages, *self.functions)
+        return sum(row.calls for row in rows if row.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the analysis as `--json` prints it."""
+        fields = {**asdict(self), "steps": self.steps, "idle_share": self.idle_share}
+        for kernel in fields["kernels"]:
+            kernel["self_s"] = kernel["total_s"]
+        return fields
+
     def __str__(self) -> str:
-        from stopwav.profiling.tables import trace_sheet
-        from stopwav.report.terminal import sheet_text
+        from stopwav.profiling.trace_document import analysis_document
+        from stopwav.report.terminal import document_text
 
-        return sheet_text(trace_sheet(self))
+        return document_text(analysis_document(self))
 
 
-def analyse(trace_dir: str | Path, *, report: bool = True) -> TraceAnalysis:
-    """Analyse the Chrome traces (`.json`, `.json.gz`) of torch.profiler or stopwav in a folder, or one file.
+def analyse(trace_dir: str | Path, *more: str | Path, sort: Order = "own", report: bool = True) -> TraceAnalysis:
+    """Analyse the Chrome traces (`.json`, `.json.gz`) of torch.profiler, stopwav or other tools: files, or folders.
 
     A file that is empty, truncated, corrupt or not a trace is named and skipped. A table goes to standard error unless
-    `report` is off.
+    `report` is off. `sort` orders the tables by `own` or `total` time, `calls` or `name`.
     """
-    folder = Path(trace_dir)
+    check_order(sort)
     traces: dict[str, TraceSpans] = {}
     skipped: list[SkippedTrace] = []
-    for path in _trace_files(folder):
-        name = path.name if path == folder else str(path.relative_to(folder))
-        trace = TraceSpans()
-        try:
-            trace.add_all(read_events(path))
-        except BrokenTrace as error:
-            skipped.append(SkippedTrace(name, str(error)))
-        else:
-            traces[name] = trace
+    for place in (trace_dir, *more):
+        folder = Path(place)
+        for path in trace_files(folder, "analyse"):
+            name = str(path.relative_to(folder)) if folder.is_dir() and not more else str(path)
+            try:
+                traces[name] = read_spans(TraceFile(path))
+            except BrokenTrace as error:
+                skipped.append(SkippedTrace(name, str(error)))
+    places = ", ".join(map(str, (trace_dir, *more)))
     if not traces:
         first = f"{skipped[0].file}: {skipped[0].reason}" if skipped else "no .json or .json.gz file"
-        raise StopwavError(
-            f"analyse: no trace to read in {str(folder)!r} ({first}); export one with profile_steps(trace=…)"
-        )
-    analysis = _analysis(str(folder), traces, tuple(skipped))
+        raise StopwavError(f"analyse: no trace to read in {places!r} ({first}); export one with profile_steps(trace=…)")
+    analysis = _analysis(places, traces, tuple(skipped), sort)
     if report:
-        from stopwav.profiling.tables import trace_sheet
-        from stopwav.report.terminal import print_sheet
+        from stopwav.profiling.trace_document import analysis_document
+        from stopwav.report.terminal import print_aside
 
-        print_sheet(trace_sheet(analysis))
+        print_aside(analysis_document(analysis))
     return analysis
 
 
-def _trace_files(folder: Path) -> list[Path]:
-    if folder.is_file():
-        return [folder]
-    if not folder.is_dir():
-        raise StopwavError(f"analyse: {str(folder)!r} does not exist; give a folder of traces, or one trace")
-    return sorted(path for path in folder.rglob("*") if path.name.endswith((".json", ".json.gz")) and path.is_file())
+def analyse_file(path: Path) -> TraceAnalysis:
+    """Return the analysis of one trace; a broken one is an error."""
+    try:
+        return _analysis(str(path), {str(path): read_spans(TraceFile(path))}, (), "own")
+    except BrokenTrace as error:
+        raise StopwavError(f"{path}: {error}; give another trace") from error
 
 
-def _analysis(folder: str, traces: dict[str, TraceSpans], skipped: tuple[SkippedTrace, ...]) -> TraceAnalysis:
-    operators, overlapping = _operators((trace, trace.threads.values()) for trace in traces.values())
-    stages, _ = _operators((trace, trace.stage_tracks.values()) for trace in traces.values())
+def check_order(sort: str) -> None:
+    """Raise unless tables can be sorted by that."""
+    if sort not in ORDERS:
+        raise StopwavError(f"sort {sort!r}: {suggestion(sort, ORDERS)}")
+
+
+def read_spans(file: TraceFile) -> TraceSpans:
+    """Return the spans of a trace; raise BrokenTrace where it is broken or has none."""
+    trace = TraceSpans()
+    trace.add_all(file.events())
+    trace.unterminated = file.unterminated
+    if trace.empty:
+        raise BrokenTrace("no events: it has neither spans nor memory events, so nothing was recorded")
+    return trace
+
+
+def _analysis(
+    places: str, traces: dict[str, TraceSpans], skipped: tuple[SkippedTrace, ...], sort: Order
+) -> TraceAnalysis:
+    sums, stages, functions = OperatorSums(), OperatorSums(), OperatorSums()
+    for trace in traces.values():
+        sums.add(trace, trace.threads)
+        stages.add(trace, trace.stage_tracks)
+        functions.add(trace, trace.python_tracks)
     return TraceAnalysis(
-        folder=folder,
+        folder=places,
         files=tuple(traces),
         skipped=skipped,
-        operators=operators,
-        kernels=_kernels(traces.values()),
+        operators=_sorted(sums.operators(), sort),
+        kernels=_sorted(kernels_of(traces.values()), sort),
         devices=tuple(_device_use(traces)),
         memory=tuple(_timelines(traces)),
-        notes=tuple(_notes(traces, overlapping)),
-        stages=stages,
+        notes=tuple(_notes(traces, sums.overlapping)),
+        stages=_sorted(stages.operators(), sort),
+        functions=_sorted(functions.operators(), sort),
+        launches=_sorted(sums.launches(), sort),
     )
 
 
-def _operators(traces: Iterable[tuple[TraceSpans, Iterable[Track]]]) -> tuple[tuple[Operator, ...], int]:
-    """Return all operators of these tracks, and how many spans overlap others instead of being nested in them."""
-    sums: dict[tuple[str, str], list[float]] = {}
-    overlapping = 0
-    for trace, tracks in traces:
-        keys = list(trace.names)
-        for track in tracks:
-            for own in own_times(track):
-                total = sums.setdefault(keys[own.name], [0, 0.0, 0.0])
-                total[0] += 1
-                total[1] += own.self_us / 1e6
-                total[2] += own.length_us / 1e6 if own.outermost else 0.0
-                overlapping += own.overlapping
-    operators = [
-        Operator(name, kind, int(calls), self_s, total_s) for (name, kind), (calls, self_s, total_s) in sums.items()
-    ]
-    return tuple(sorted(operators, key=lambda operator: -operator.self_s)), overlapping
-
-
-def _kernels(traces: Iterable[TraceSpans]) -> tuple[Kernel, ...]:
-    sums: dict[tuple[str, str], list[float]] = {}
-    for trace in traces:
-        keys = list(trace.names)
-        for track in trace.devices.values():
-            for name, length_us in zip(track.names, track.lengths, strict=True):
-                total = sums.setdefault(keys[name], [0, 0.0])
-                total[0] += 1
-                total[1] += length_us / 1e6
-    kernels = [Kernel(name, kind, int(calls), total_s) for (name, kind), (calls, total_s) in sums.items()]
-    return tuple(sorted(kernels, key=lambda kernel: -kernel.total_s))
+def _sorted(rows: Sequence[Row], sort: Order) -> tuple[Row, ...]:
+    """Return the rows with the largest first, those as large by name."""
+    by_name = sorted(rows, key=lambda row: (row.name, row.kind))
+    if sort == "name":
+        return tuple(by_name)
+    field = {"own": "self_s", "total": "total_s", "calls": "calls"}[sort]
+    return tuple(sorted(by_name, key=lambda row: -getattr(row, field)))
 
 
 def _device_use(traces: Mapping[str, TraceSpans]) -> Iterator[DeviceUse]:
     for file, trace in traces.items():
-        for device, track in trace.devices.items():
-            busy, span = busy_us(track)
-            yield DeviceUse(file, device, busy / 1e6, span / 1e6)
+        for place, track in trace.devices.items():
+            busy, span = busy_ns(track)
+            yield DeviceUse(file, trace.device_label(*place), busy / 1e9, span / 1e9)
 
 
 def _timelines(traces: Mapping[str, TraceSpans]) -> Iterator[MemoryTimeline]:
     for file, trace in traces.items():
-        for device, (times, totals) in trace.memory.items():
-            order = sorted(range(len(times)), key=times.__getitem__)
-            points = [((times[index] - trace.first_us) / 1e6, round(totals[index])) for index in order]
+        for place in dict.fromkeys((device, process) for (process, _), device in trace.memory):
+            # Every thread of the process that allocated there.
+            moments = sorted(
+                moment
+                for ((process, _), device), memory in trace.memory.items()
+                if (device, process) == place
+                for moment in zip(memory.times, memory.totals, strict=True)
+            )
+            points = [((time_ns - trace.first_ns) / 1e9, total) for time_ns, total in moments]
             peak_at_s, peak = max(points, key=lambda point: point[1])
-            yield MemoryTimeline(file, device, peak, peak_at_s, tuple(_thinned(points)))
+            yield MemoryTimeline(file, trace.device_label(*place), peak, peak_at_s, tuple(_thinned(points)))
 
 
 def _thinned(points: list[tuple[float, int]]) -> Iterator[tuple[float, int]]:
@@ -218,3 +241,5 @@ def _notes(traces: Mapping[str, TraceSpans], overlapping: int) -> Iterator[str]:
             yield f"{file}: {trace.unusable} events without a valid time were left out"
         if trace.unmatched:
             yield f"{file}: {trace.unmatched} spans never end and were left out"
+        if trace.unterminated:
+            yield f"{file}: the list of events has no closing bracket; the program that wrote it may have been killed"

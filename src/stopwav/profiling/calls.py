@@ -1,4 +1,4 @@
-"""`@stopwav.profile` and `with stopwav.profile("name")`: functions and blocks that are profiled wherever they run."""
+"""`@stopwav.profile` and `with stopwav.profile("name")`: functions, classes and blocks, profiled wherever they run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
+from stopwav.profiling.call_tracer import ONE_CALL, CallTracer, CallTraceRequest
 from stopwav.profiling.peaks import ForkLock
 from stopwav.profiling.profile import Profile, check_clock, default_clock, in_worker, sample_call
+from stopwav.profiling.profiled_class import profile_class
+from stopwav.profiling.schedule import Schedule, TraceOptions, Tracer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +46,9 @@ class ProfileOptions:
     memory: bool
     report: bool
     clock: Clock | None
+    # Of a class: the methods to profile, where they are named.
+    methods: tuple[str, ...] | None = None
+    trace: CallTraceRequest | None = None
 
 
 class _Registry:
@@ -60,7 +67,8 @@ class _Registry:
         while unique_name in self.profiles:
             self.numbers[name] += 1
             unique_name = f"{name} ({self.numbers[name] + 1})"
-        profile = self.profiles[unique_name] = Profile(unique_name)
+        tracer = None if options.trace is None or in_worker() else CallTracer(options.trace)
+        profile = self.profiles[unique_name] = Profile(unique_name, tracer)
         if options.report:
             if not self.reported:
                 atexit.register(_report, os.getpid())
@@ -87,8 +95,8 @@ class ProfiledBlock:
         self._stack: ExitStack | None = None
 
     def __call__(self, function: F) -> F:
-        """Return the function, profiled."""
-        return _profile_function(function, self._name, self._options)
+        """Return the function or class, profiled."""
+        return _profile(function, self._name, self._options)
 
     def __enter__(self) -> Profile:
         if self._name is None:
@@ -108,36 +116,107 @@ class ProfiledBlock:
         stack.__exit__(kind, error, trace)
 
 
-@overload
-def profile(thing: F, /, *, memory: bool = ..., report: bool = ..., clock: Clock | None = ...) -> F: ...
+class ProfileArguments(TypedDict, total=False):
+    """The arguments of `profile`, for type checkers."""
+
+    memory: bool
+    report: bool
+    clock: Clock | None
+    methods: Collection[str] | None
+    trace: str | Path | None
+    schedule: Schedule | None
+    record_shapes: bool
+    profile_memory: bool
+    with_stack: bool
+    with_flops: bool
+    with_modules: bool
+    worker_name: str | None
+    use_gzip: bool
 
 
 @overload
+def profile(thing: F, /, **arguments: Unpack[ProfileArguments]) -> F: ...
+
+
+@overload
+def profile(thing: str | None = None, /, **arguments: Unpack[ProfileArguments]) -> ProfiledBlock: ...
+
+
 def profile(
-    thing: str | None = None, /, *, memory: bool = ..., report: bool = ..., clock: Clock | None = ...
-) -> ProfiledBlock: ...
-
-
-def profile(thing: Any = None, /, *, memory: bool = True, report: bool = True, clock: Clock | None = None) -> Any:
-    """Profile a function (`@stopwav.profile`), or a block by its name (`with stopwav.profile("x")`).
+    thing: Any = None,
+    /,
+    *,
+    memory: bool = True,
+    report: bool = True,
+    clock: Clock | None = None,
+    methods: Collection[str] | None = None,
+    trace: str | Path | None = None,
+    schedule: Schedule | None = None,
+    record_shapes: bool = False,
+    profile_memory: bool = True,
+    with_stack: bool = False,
+    with_flops: bool = False,
+    with_modules: bool = False,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
+) -> Any:
+    """Profile a function or the methods of a class (`@stopwav.profile`), or a block (`with stopwav.profile("x")`).
 
     Each call's wall time, the stages marked inside it, peak host memory and, where PyTorch is imported and has used
     CUDA, device time and allocator peak are added to a `Profile`: the function's attribute `profile`, or the target of
     `with … as`. At exit a table goes to standard error, unless `report` is off. `memory=False` reads no memory;
     `clock=WallClock()` never synchronises a device. Functions, methods and `async def` functions are supported;
-    generator functions are not.
+    generator functions are not. Of a class, its own public methods and `__call__` are profiled, or those that `methods`
+    names, inherited ones too.
+
+    With `trace` and PyTorch, the first call warms torch.profiler up and the second is exported to that folder, or those
+    that `schedule` says; they feed no number. `record_shapes` to `use_gzip` are as in `profile_steps`.
     """
     check_clock(clock)
-    options = ProfileOptions(memory, report, clock)
+    if isinstance(methods, str):
+        raise StopwavError(f"profile: methods={methods!r} is one text; give a list, such as methods=[{methods!r}]")
+    trace_options = TraceOptions(
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        with_stack=with_stack,
+        with_flops=with_flops,
+        with_modules=with_modules,
+        worker_name=worker_name,
+        use_gzip=use_gzip,
+    )
+    request = _trace_request(trace, schedule, trace_options)
+    options = ProfileOptions(memory, report, clock, methods if methods is None else tuple(methods), request)
     if thing is None or isinstance(thing, str):
         return ProfiledBlock(thing, options)
-    return _profile_function(thing, None, options)
+    return _profile(thing, None, options)
+
+
+def _trace_request(
+    folder: str | Path | None, schedule: Schedule | None, options: TraceOptions
+) -> CallTraceRequest | None:
+    options.check_folder(folder)
+    if folder is None:
+        if schedule is not None:
+            raise StopwavError("profile: schedule= says which calls to trace; give trace= too, or use profile_steps")
+        return None
+    return CallTraceRequest(Path(folder), schedule or ONE_CALL, options)
 
 
 def profiles() -> dict[str, Profile]:
     """Return every profile of this process so far, by name."""
     with _registry.lock:
         return dict(_registry.profiles)
+
+
+def _profile(thing: F, name: str | None, options: ProfileOptions) -> F:
+    if not inspect.isclass(thing):
+        if options.methods is not None:
+            raise StopwavError(f"profile: methods= is for classes, and {_name_of(thing)} is none")
+        return _profile_function(thing, name, options)
+    prefix = name or _name_of(thing)
+    return profile_class(
+        thing, options.methods, lambda method, own_name: _profile_function(method, f"{prefix}.{own_name}", options)
+    )
 
 
 def _profile_function(function: F, name: str | None, options: ProfileOptions) -> F:
@@ -166,8 +245,8 @@ def _check_supported(thing: object) -> None:
     """Raise if the thing cannot be profiled, with what can."""
     if isinstance(thing, classmethod | staticmethod):
         raise StopwavError(f"profile: put @stopwav.profile below @{type(thing).__name__}, next to the function")
-    if inspect.isclass(thing) or not callable(thing):
-        raise StopwavError(f"profile: {thing!r} is not a function; decorate a function or a method, or give a name")
+    if not callable(thing):
+        raise StopwavError(f"profile: {thing!r} is no function or class; decorate one of them, or give a name")
     if inspect.isgeneratorfunction(thing) or inspect.isasyncgenfunction(thing):
         raise StopwavError(
             f"profile: {_name_of(thing)!r} is a generator, whose body runs in pieces between its caller's own work; "
@@ -192,11 +271,25 @@ def _profiled(profile: Profile, options: ProfileOptions) -> Iterator[None]:
     call = _OpenCall(profile)
     _calls.set((*outer, call))
     try:
-        with sample_call(profile.add, options.clock or default_clock(), options.memory and profile.reads_memory):
+        turn = profile.call_tracer.turn() if profile.call_tracer else nullcontext(False)
+        with turn as traced, _observed(profile, options, traced):
             yield
     finally:
         call.open = False
         _calls.set(_open_calls())
+
+
+def _observed(profile: Profile, options: ProfileOptions, traced: bool) -> AbstractContextManager[None]:
+    """Return the context in which a call is measured, or under torch.profiler, by whomever, only counted."""
+    if traced or Tracer.current is not None:
+        return _counted(profile)
+    return sample_call(profile.add, options.clock or default_clock(), options.memory and profile.reads_memory)
+
+
+@contextmanager
+def _counted(profile: Profile) -> Iterator[None]:
+    profile.add_traced_call()
+    yield
 
 
 def _open_calls() -> tuple[_OpenCall, ...]:
@@ -208,7 +301,7 @@ def _report(process: int) -> None:
 
     A forked child leaves that to its parent; a worker's standard error is for failures only.
     """
-    called = [profile for profile in _registry.reported if profile.calls or profile.errors]
+    called = [profile for profile in _registry.reported if profile.calls or profile.errors or profile.traced_calls]
     if called and os.getpid() == process and not in_worker():
         from stopwav.profiling.tables import call_sheet
         from stopwav.report.terminal import print_sheet

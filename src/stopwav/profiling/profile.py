@@ -17,6 +17,9 @@ from stopwav.measure.stages import collect_and_forward_marks, spans_of, stage_to
 from stopwav.profiling.peaks import HOST, ForkLock, Peak, allocator_peaks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stopwav.profiling.call_tracer import CallTracer
     from stopwav.stats import Estimate
 
 
@@ -57,11 +60,14 @@ class Profile:
     """The calls of one piece of code so far. It stores eight bytes per call and stage.
 
     Calls that raised are counted in `errors`, with their seconds in `failed_s`, and are in no other number. Recursive
-    calls are counted in `inner_calls`: the outermost call's time includes theirs.
+    calls are counted in `inner_calls`: the outermost call's time includes theirs. Calls under torch.profiler, which
+    slows them down, are counted in `traced_calls` alone.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, call_tracer: CallTracer | None = None) -> None:
         self.name = name
+        # What traces some of its calls; None where none is traced.
+        self.call_tracer = call_tracer
         self.reset()
 
     def reset(self) -> None:
@@ -76,6 +82,7 @@ class Profile:
             self.errors = 0
             self.failed_s = 0.0
             self.inner_calls = 0
+            self.traced_calls = 0
 
     def __str__(self) -> str:
         from stopwav.profiling.tables import call_sheet
@@ -103,6 +110,16 @@ class Profile:
         """Count one recursive call."""
         with _lock:
             self.inner_calls += 1
+
+    def add_traced_call(self) -> None:
+        """Count one call under torch.profiler."""
+        with _lock:
+            self.traced_calls += 1
+
+    @property
+    def traces(self) -> tuple[Path, ...]:
+        """The traces of its calls so far."""
+        return self.call_tracer.files if self.call_tracer else ()
 
     @property
     def reads_memory(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ from typing import TypeVar
 
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import Clock
-from stopwav.measure.stages import current_frame, open_stage, stage
+from stopwav.measure.stages import collect_and_forward_marks, current_frame, open_stage, spans_of, stage
 from stopwav.profiling.profile import CallSample, Profile, check_clock, default_clock, sample_call
-from stopwav.profiling.schedule import Phase, Schedule, Tracer
+from stopwav.profiling.schedule import Phase, Schedule, TraceOptions, Tracer
 from stopwav.stats.outliers import ControlChart, control_chart
 
 T = TypeVar("T")
@@ -52,9 +53,12 @@ class Steps:
         self._tracer = tracer
         self._entered = False
         self._in_over = False
-        self._measuring = False
-        # The innermost frame where a measured step began: the step has to end in the same one.
+        # Whether the stages of this step are collected: it is measured, or recorded in a trace.
+        self._collecting = False
+        # The innermost frame where such a step began: the step has to end in the same one.
         self._frame: object = None
+        # The stages of a step that is recorded in a trace.
+        self._marks: list[tuple[str, int, int]] = []
         self._stack: ExitStack | None = None
         self._sample: CallSample | None = None
 
@@ -126,6 +130,11 @@ class Steps:
         return tuple(self._tracer.files) if self._tracer else ()
 
     @property
+    def stacks(self) -> tuple[Path, ...]:
+        """The stacks for FlameGraph written so far, with `with_stack`."""
+        return tuple(self._tracer.stacks) if self._tracer else ()
+
+    @property
     def traces_planned(self) -> int:
         """The number of traces that the schedule asks for."""
         return self.schedule.repeat if self._tracer else 0
@@ -138,10 +147,10 @@ class Steps:
             )
         if self._in_over:
             raise StopwavError("profile_steps: step() in a loop over steps.over(…), which ends each step; leave it out")
-        # While a step is measured, the stages open here are those of the step itself.
-        if self._measuring and (path := open_stage()):
+        # While its stages are collected, those open here are the step's own.
+        if self._collecting and (path := open_stage()):
             raise StopwavError(f"profile_steps: step() inside stage {path!r}; end the stage before the step")
-        if self._measuring and current_frame() is not self._frame:
+        if self._collecting and current_frame() is not self._frame:
             raise StopwavError(
                 "profile_steps: step() inside a profiled function or block, or in another thread or task than the step "
                 "began in; call it in the loop itself"
@@ -152,7 +161,7 @@ class Steps:
             self.profile.add(self._sample)
             self.active.append(Step(self.index, place.cycle, self._sample))
         if self._tracer is not None and self.tracing:
-            self._tracer.end_step()
+            self._tracer.end_step(spans_of(self._marks, 0))
         self.index += 1
         self._begin_step()
 
@@ -183,18 +192,19 @@ class Steps:
 
     def _begin_step(self) -> None:
         self._stack = ExitStack()
-        self._sample = None
-        self._measuring = False
+        self._sample, self._marks = None, []
         place = self.schedule.place(self.index, self._cycles)
-        if place.phase in ("skip", "done"):
+        self._collecting = place.phase == "active"
+        tracer = self._tracer if self.tracing else None
+        if tracer is not None and not tracer.running:
+            tracer.begin_cycle()
+        if not self._collecting:
             return
-        if self._tracer is not None and self._is_traced(place.cycle):
-            if place.number == 0:
-                self._tracer.begin_cycle()
-        elif place.phase == "active":
-            self._measuring = True
+        if tracer is not None:
+            self._marks = self._stack.enter_context(collect_and_forward_marks(time.time_ns))
+        else:
             self._stack.enter_context(sample_call(self._keep, self._clock or default_clock(), self._memory))
-            self._frame = current_frame()
+        self._frame = current_frame()
 
     def _keep(self, sample: CallSample) -> None:
         self._sample = sample
@@ -210,6 +220,13 @@ def profile_steps(
     skip_first: int | None = None,
     skip_first_wait: int | None = None,
     trace: str | Path | None = None,
+    record_shapes: bool = False,
+    profile_memory: bool = True,
+    with_stack: bool = False,
+    with_flops: bool = False,
+    with_modules: bool = False,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
     memory: bool = True,
     report: bool = True,
     clock: Clock | None = None,
@@ -218,7 +235,9 @@ def profile_steps(
 
     Give a `Schedule` or its fields. Call `steps.step()` at the end of each step, or loop `for batch in
     steps.over(loader)`. With `trace` and PyTorch, as many cycles follow under torch.profiler, each exported to that
-    folder; they feed no number. When the block ends a table goes to standard error, unless `report` is off.
+    folder with the stages of its active steps; they feed no number. `record_shapes` to `use_gzip` say what a trace
+    holds and how its file is named, as in PyTorch. When the block ends a table goes to standard error, unless `report`
+    is off.
     """
     check_clock(clock)
     given = {
@@ -240,5 +259,15 @@ def profile_steps(
         raise StopwavError(
             f"profile_steps: {schedule!r} is not a schedule; give stopwav.Schedule(wait=…, warmup=…, active=…)"
         )
-    tracer = None if trace is None else Tracer(Path(trace), schedule)
+    options = TraceOptions(
+        record_shapes=record_shapes,
+        profile_memory=profile_memory,
+        with_stack=with_stack,
+        with_flops=with_flops,
+        with_modules=with_modules,
+        worker_name=worker_name,
+        use_gzip=use_gzip,
+    )
+    options.check_folder(trace)
+    tracer = None if trace is None else Tracer(Path(trace), schedule, options=options)
     return Steps(schedule, memory=memory, report=report, clock=clock, tracer=tracer)

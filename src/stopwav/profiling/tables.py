@@ -1,15 +1,16 @@
-"""The tables of profiling: profiled functions and blocks, a measured loop, and analysed traces."""
+"""The tables of profiling: profiled functions and blocks, and a measured loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stopwav.report.terminal import Section, Sheet, format_seconds
 from stopwav.report.text import DASH, format_bytes
 
 if TYPE_CHECKING:
-    from stopwav.profiling.analysis import Kernel, Operator, TraceAnalysis
+    from stopwav.profiling.call_tracer import CallTracer
     from stopwav.profiling.profile import PeakTotal, Profile
     from stopwav.profiling.steps import Steps
 
@@ -17,10 +18,6 @@ HEADINGS = ("total", "mean", "median", "P95", "share", "peak memory", "added")
 DEVICE_HEADINGS = ("device", "tensors at peak", "added")
 # Enough to see a pattern (every tenth step, say) without burying the table.
 LISTED_STEPS = 20
-# About a screenful: the rest is in the analysis, and its sum in the last line.
-LISTED_OPERATORS = 15
-# A mangled kernel's name may fill a page; its beginning identifies it.
-LONGEST_NAME = 60
 
 
 def call_sheet(profiles: Sequence[Profile]) -> Sheet:
@@ -34,11 +31,6 @@ def step_sheet(steps: Steps) -> Sheet:
     """Return the table of a loop: the active steps with their stages, the control limit and the steps above it."""
     section = _profile_section([steps.profile], "stopwav profile_steps", "steps")
     return Sheet((section,), (*_profile_notes(steps.profile), *_limit_notes(steps), *_trace_notes(steps)))
-
-
-def trace_sheet(analysis: TraceAnalysis) -> Sheet:
-    """Return the tables of traces: operators and stages by own time, kernels, devices and idle share, memory."""
-    return Sheet(tuple(_analysis_sections(analysis)), tuple(_analysis_notes(analysis)))
 
 
 def _profile_section(profiles: Sequence[Profile], title: str, counted: str) -> Section:
@@ -72,12 +64,23 @@ def _profile_notes(profile: Profile) -> Iterator[str]:
     if profile.errors:
         failed = format_seconds(profile.failed_s)
         yield f"!  {name}: {profile.errors} raised, after {failed} in all; not included in the numbers above"
+    if profile.traced_calls:
+        yield f"   {name}: {profile.traced_calls} under torch.profiler, not included in the numbers above"
+    if profile.call_tracer is not None:
+        yield from _call_trace_notes(profile.name, profile.call_tracer)
     if profile.inner_calls:
         yield f"   {name}: {profile.inner_calls} recursive calls, included in the time of the outermost"
     if host is not None and not host.exact:
         yield f"≥  {name}: the peak mark cannot be reset here; memory between entry and exit may have been higher"
     if host is not None and host.calls < profile.calls:
         yield f"   {name}: memory was read in {host.calls} of {profile.calls} calls"
+
+
+def _call_trace_notes(name: str, tracer: CallTracer) -> Iterator[str]:
+    yield from _file_notes(tracer.files, tracer.stacks)
+    if len(tracer.files) < tracer.planned:
+        traces = f"{len(tracer.files)} of {tracer.planned} traces"
+        yield f"!  {name}: {traces}; by its schedule the last is of complete call {tracer.calls_needed}"
 
 
 def _memory(peak: PeakTotal | None, calls: int) -> tuple[str, str]:
@@ -116,7 +119,7 @@ def _limit_notes(steps: Steps) -> list[str]:
 def _trace_notes(steps: Steps) -> list[str]:
     if not steps.traces_planned:
         return []
-    notes = [f"   trace: {path}" for path in steps.traces]
+    notes = _file_notes(steps.traces, steps.stacks)
     if len(steps.traces) < steps.traces_planned:
         needed = steps.schedule.steps_of(2 * steps.schedule.repeat)
         notes.append(
@@ -126,68 +129,5 @@ def _trace_notes(steps: Steps) -> list[str]:
     return notes
 
 
-def _analysis_sections(analysis: TraceAnalysis) -> Iterator[Section]:
-    count = f"{len(analysis.files)} trace{'' if len(analysis.files) == 1 else 's'}"
-    title = f"{analysis.folder}: {count}, {len(analysis.skipped)} skipped"
-    headings = ("calls", "own time", "share", "total time")
-    yield title, ("operator", "kind", *headings), _operator_rows(analysis.operators)
-    if analysis.stages:
-        yield "", ("stage", "kind", *headings), _operator_rows(analysis.stages)
-    if analysis.kernels:
-        yield "", ("kernel", "kind", "calls", "total", "share"), _kernel_rows(analysis.kernels)
-    if analysis.devices:
-        devices = [
-            (
-                f"{device.device} in {device.file}",
-                format_seconds(device.busy_s),
-                format_seconds(device.span_s),
-                f"{device.idle_share:.1%}",
-            )
-            for device in analysis.devices
-        ]
-        yield "", ("device", "busy", "first to last kernel", "idle"), devices
-    if analysis.memory:
-        memory = [
-            (f"{line.device} in {line.file}", format_bytes(line.peak_bytes), format_seconds(line.peak_at_s))
-            for line in analysis.memory
-        ]
-        yield "", ("memory", "peak", "at"), memory
-
-
-def _operator_rows(operators: Sequence[Operator]) -> list[tuple[str, ...]]:
-    rows = _rows([(operator.name, operator.kind, operator.calls, operator.self_s) for operator in operators])
-    totals = [format_seconds(operator.total_s) for operator in operators[:LISTED_OPERATORS]]
-    return [(*row, total) for row, total in zip(rows, [*totals, ""], strict=False)]
-
-
-def _kernel_rows(kernels: Sequence[Kernel]) -> list[tuple[str, ...]]:
-    return _rows([(kernel.name, kernel.kind, kernel.calls, kernel.total_s) for kernel in kernels])
-
-
-def _rows(times: Sequence[tuple[str, str, int, float]]) -> list[tuple[str, ...]]:
-    """Return the rows of the longest times, each with its share, and one row for the sum of the others."""
-    whole_s = sum(seconds for *_, seconds in times)
-    listed, others = list(times[:LISTED_OPERATORS]), times[LISTED_OPERATORS:]
-    if others:
-        calls, seconds = sum(count for _, _, count, _ in others), sum(seconds for *_, seconds in others)
-        listed.append((f"{len(others)} others", "", calls, seconds))
-    return [
-        (_cut(name), kind, str(calls), format_seconds(seconds), f"{seconds / whole_s:.1%}" if whole_s else DASH)
-        for name, kind, calls, seconds in listed
-    ]
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-
-
-def _analysis_notes(analysis: TraceAnalysis) -> Iterator[str]:
-    if not analysis.devices:
-        yield f"{DASH}  idle share: no kernel in these traces"
-    if not analysis.memory:
-        yield f"{DASH}  memory: no [memory] events in these traces; torch.profiler writes them with profile_memory=True"
-    for skipped in analysis.skipped:
-        yield f"!  skipped {skipped.file}: {skipped.reason}"
-    for note in analysis.notes:
-        yield f"!  {note}"
-    yield "   Times under a profiler show which part is large, not how long it takes without one."
+def _file_notes(traces: Sequence[Path], stacks: Sequence[Path]) -> list[str]:
+    return [f"   trace: {path}" for path in traces] + [f"   stacks for FlameGraph: {path}" for path in stacks]

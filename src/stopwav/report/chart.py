@@ -13,6 +13,9 @@ from altair.utils import schemapi
 
 # Width of a chart in a file; in a page it takes that of its column.
 FILE_WIDTH = 640
+# Numbers in d3's notation, of ticks and of tooltips: `r` writes 1520 where `g` writes 1.52e+3.
+TICKS = ",~r"
+VALUES = ",.3~r"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 
 
@@ -38,13 +41,15 @@ def theme() -> dict[str, Any]:
     """The look that all charts share."""
     quiet = {"domain": False, "ticks": False, "labelPadding": 8, "titlePadding": 12, "gridDash": [2, 3]}
     text = {"labelColor": ink("muted"), "titleColor": ink("muted"), "labelFontSize": 12, "titleFontSize": 12}
+    # Labels that would touch are left out; the outermost stay at their ticks, and do not move over their neighbours.
+    apart = {"labelOverlap": "greedy", "labelSeparation": 8, "labelFlush": False}
     return {
         "background": "transparent",
         "font": FONT,
         # A screen reader gets the description, not hundreds of marks one by one.
         "aria": False,
         "view": {"stroke": None},
-        "axis": {**quiet, **text, "gridColor": ink("line"), "titleFontWeight": "normal", "labelOverlap": "greedy"},
+        "axis": {**quiet, **text, **apart, "gridColor": ink("line"), "titleFontWeight": "normal"},
         # Two names of that length fit the width of a file.
         "legend": {**text, "orient": "bottom", "title": None, "labelLimit": 240, "columns": 2},
     }
@@ -120,7 +125,25 @@ def spec_of(chart: alt.LayerChart | alt.FacetChart, height: int) -> dict[str, An
     # Altair names a place on the web where its schema lies; nothing here is to name such a place.
     fields.pop("$schema", None)
     fields["config"] = theme()
+    _check_colours(fields)
     return fields
+
+
+def _check_colours(spec: Any) -> None:
+    """Raise where a colour follows a quantity: Vega would mix CSS variables, which it cannot, and draw black.
+
+    Let the opacity of one colour follow it instead.
+    """
+    if isinstance(spec, list):
+        for part in spec:
+            _check_colours(part)
+    if isinstance(spec, dict):
+        for key, part in spec.items():
+            quantity = isinstance(part, dict) and part.get("type") == "quantitative"
+            if key in ("color", "fill", "stroke") and quantity:
+                raise ValueError(f"{key} follows the quantity {part.get('field')!r}; let an opacity follow it")
+            if key != "datasets":
+                _check_colours(part)
 
 
 # Name: (on light ground, on dark ground). Text colours have a contrast of at least 4.5 : 1 on `paper` and on `card`.

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from stopwav.record import Record, Result
 from stopwav.report.text import plain
 
 COLUMNS = ("run", "name", "metric", "value", "low", "high", "n", "unit", "note", "rough")
+# Of a recognised text, after the run and the name of its engine.
+TEXT_COLUMNS = (
+    "utterance",
+    "reference",
+    "text",
+    "times",
+    "attempts",
+    "substitutions",
+    "deletions",
+    "insertions",
+    "words",
+    "character_errors",
+    "characters",
+    "failure",
+)
 # A cell of a spreadsheet holds 32,767 characters; nobody reads a note of more than this.
 LONGEST_TEXT = 2000
 # What a spreadsheet takes for the beginning of a formula, and would compute: `=HYPERLINK(…)` from an engine's name.
@@ -35,6 +52,31 @@ def csv_table(runs: Iterable[Run]) -> str:
     return text.getvalue()
 
 
+def csv_rows(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return rows of texts and numbers as RFC 4180 text, numbers in full; None is an empty field."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, dialect="excel")
+    writer.writerow(columns)
+    writer.writerows([_text(field) if isinstance(field, str) else field for field in row] for row in rows)
+    return text.getvalue()
+
+
+def csv_texts(runs: Iterable[tuple[Record, Iterable[tuple[str, Mapping[str, Any]]]]]) -> str:
+    """Return recognised texts as RFC 4180 text, a row per engine, utterance and text, from their names and fields.
+
+    Texts are whole, with their line breaks.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, dialect="excel")
+    writer.writerow(("run", "name", *TEXT_COLUMNS))
+    for record, texts in runs:
+        for name, fields in texts:
+            values = [fields[column] for column in TEXT_COLUMNS]
+            cells = [_whole(value) if isinstance(value, str) else value for value in values]
+            writer.writerow([_text(str(record.path)), _text(name), *cells])
+    return text.getvalue()
+
+
 def _rows(record: Record, result: Result, failure_codes: tuple[str, ...]) -> Iterator[list[object]]:
     place = [_text(str(record.path)), _text(result.name)]
     if not result.metrics:
@@ -49,5 +91,16 @@ def _rows(record: Record, result: Result, failure_codes: tuple[str, ...]) -> Ite
 
 def _text(text: str) -> str:
     """The text on one line, with an apostrophe before what a spreadsheet would compute."""
-    safe = plain(text, LONGEST_TEXT)
-    return f"'{safe}" if safe.lstrip().startswith(_FORMULA) else safe
+    return _not_computed(plain(text, LONGEST_TEXT))
+
+
+def _whole(text: str) -> str:
+    """The text as it is, but for control characters that are no white space, and for what has no encoding."""
+    kept = (
+        char if char in "\n\r\t" or unicodedata.category(char) not in ("Cc", "Cs") else plain(char) for char in text
+    )
+    return _not_computed("".join(kept))
+
+
+def _not_computed(text: str) -> str:
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stopwav.record import Record, Result
-from stopwav.report.text import ROUGH, ROUGH_LEGEND, plain
+from stopwav.report.text import LONGEST, ROUGH, ROUGH_LEGEND, plain
 from stopwav.stats import Estimate
 
 Medium = Literal["terminal", "markdown", "page"]
@@ -29,6 +29,8 @@ class Detail:
     # The repeated layers of a step one by one, and only the rows whose label matches.
     unfold: bool = False
     labels: str | None = None
+    # What engines recognised, after the tables.
+    print_texts: bool = False
     # For the page, which also shows what takes long to compute, such as every stream.
     page: bool = False
 
@@ -72,6 +74,8 @@ class Column:
     wide: bool = False
     # Names that are cut on a terminal that is too narrow for them.
     shorten: bool = False
+    # Beyond this a text is cut in every medium.
+    longest: int = LONGEST
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,9 @@ def _table(table: Table) -> str:
         if row.heading:
             rows.append([_bold(row.cells[0].text), *[""] * (len(table.columns) - 1)])
         else:
-            first, *others = (_cell(cell.text) for cell in row.cells)
+            first, *others = (
+                _cell(cell.text, column.longest) for cell, column in zip(row.cells, table.columns, strict=True)
+            )
             rows.append([INDENT * row.depth + first, *others])
     title = [_bold(table.title)] if table.title else []
     headings = [escape(column.heading, LONGEST_NAME) for column in table.columns]
@@ -113,8 +115,8 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(text: str) -> str:
-    return text if _NUMBER.fullmatch(text) else escape(text)
+def _cell(text: str, longest: int) -> str:
+    return text if _NUMBER.fullmatch(text) else escape(text, longest)
 
 
 def table_text(headings: Sequence[str], aligned: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -276,7 +276,8 @@ def _blobs(blocks: Sequence[Block], prefix: str) -> dict[str, str]:
 
 
 def _label(stream: Mapping[str, Any]) -> str:
-    return plain(f"{plain(stream['id'], 40)}: {stream['text']}", LONGEST_LABEL)
+    text = f": {stream['text']}" if stream["text"] else ""
+    return plain(f"{plain(stream['id'], 40)}{text}", LONGEST_LABEL)
 
 
 def _safe_stream(stream: Mapping[str, Any]) -> dict[str, Any]:

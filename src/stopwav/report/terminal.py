@@ -193,7 +193,7 @@ def _text(table: Table, row: Row, index: int, short: bool) -> str:
     cell = row.cells[index]
     # Rows below a heading of their own stand in from it.
     depth = row.depth + any(other.heading for other in table.rows) if index == 0 else 0
-    text = plain(cell.short if short and cell.short is not None else cell.text)
+    text = plain(cell.short if short and cell.short is not None else cell.text, table.columns[index].longest)
     return f"{'  ' * depth}{text}" if cell.bar is None else f"{bar(cell.bar)}  {text:>{BARRED_TEXT}}"
 
 
@@ -262,7 +262,17 @@ class Sheet:
 
 
 def print_sheet(sheet: Sheet) -> None:
-    """Print the sheet to standard error: standard output belongs to the user's own program.
+    """Print the sheet to standard error."""
+    print_aside(_document(sheet))
+
+
+def sheet_text(sheet: Sheet) -> str:
+    """Return the sheet as plain text."""
+    return document_text(_document(sheet))
+
+
+def print_aside(document: Document) -> None:
+    """Print the document to standard error: standard output belongs to the user's own program.
 
     A table must not end that program either: what standard error cannot print is replaced or left out.
     """
@@ -271,17 +281,17 @@ def print_sheet(sheet: Sheet) -> None:
     terminal = Console(stderr=True)
     console = terminal if terminal.is_terminal else Console(stderr=True, width=FILE_WIDTH)
     with console.capture() as drawn:
-        print_document(_document(sheet), console)
+        print_document(document, console)
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
     with suppress(OSError):  # such as a pipe whose reader has gone
         sys.stderr.write(drawn.get().encode(encoding, "replace").decode(encoding))
         sys.stderr.flush()
 
 
-def sheet_text(sheet: Sheet) -> str:
-    """Return the sheet as plain text."""
+def document_text(document: Document) -> str:
+    """Return the document as plain text."""
     written = io.StringIO()
-    print_document(_document(sheet), Console(file=written, width=FILE_WIDTH))
+    print_document(document, Console(file=written, width=FILE_WIDTH))
     return written.getvalue().rstrip("\n")
 
 

@@ -6,7 +6,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from stopwav.record import UNTRAINED
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
 from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
 from stopwav.stats.estimate import FEW_UNITS
@@ -15,6 +15,8 @@ DASH = "–"
 # Before an interval from few independent units, and what it means. A terminal without the sign shows a question mark.
 ROUGH = "≈"
 ROUGH_LEGEND = f"{ROUGH}[…]  rough interval: from fewer than {FEW_UNITS} utterances, rounds, batches or points"
+# In place of a missing number, where a word or two say why.
+_ABSENT = {UNTRAINED: UNTRAINED, NO_TRANSCRIPT: WITHOUT_TRANSCRIPT, UNDECIDED: UNDECIDED}
 # Digits of a number that has no interval to say how many are meaningful.
 PLAIN_DIGITS = 3
 
@@ -23,6 +25,8 @@ PLAIN_DIGITS = 3
 MOST_DECIMALS = 2
 # From here on a number is written as 1.23e+10: more digits would burst a table, and mean nothing.
 SCIENTIFIC_FROM = 1e10
+# Below, the zeros after the point are hard to count.
+SCIENTIFIC_BELOW = 1e-4
 
 
 def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
@@ -36,12 +40,12 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 
 def missing(estimate: Estimate) -> str:
-    """Return the text in place of a missing number: a dash, `untrained`, or `undecided`."""
-    return estimate.code if estimate.code in (UNTRAINED, UNDECIDED) else DASH
+    """Return the text in place of a missing number: a dash, or the reason where a word or two say it."""
+    return _ABSENT.get(estimate.code, DASH)
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
-    """The value with its interval in brackets, all to the same digit."""
+    """The value with its interval in brackets, to the same digit, but for a low end that it would make 0."""
     return f"{format_value(estimate, scale, most)} {format_ends(estimate, scale, most)}".rstrip()
 
 
@@ -52,7 +56,9 @@ def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMAL
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
     if not low.strip("0.") and high.strip("0.") and estimate.low * scale >= 10.0 ** -(most + 2):
-        low = f"{estimate.low * scale:.1g}"  # a positive end is not shown as 0, which a positive quantity never is
+        low = format_digits(
+            estimate.low * scale, 1
+        )  # a positive end is not shown as 0, which a positive quantity never is
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
     return f"{ROUGH if estimate.rough else ''}[{low}{between}{high}]"
@@ -66,6 +72,14 @@ def format_number(number: float, decimals: int) -> str:
         return f"{number:.{PLAIN_DIGITS - 1}e}"
     written = f"{number:.{decimals}f}"
     return written.removeprefix("-") if not written.strip("-0.") else written
+
+
+def format_digits(number: float, digits: int = PLAIN_DIGITS) -> str:
+    """The number to so many digits, with those before the point in full: 1520, 15.2, 0.152."""
+    if not math.isfinite(number) or 0 < abs(number) < SCIENTIFIC_BELOW:
+        return f"{number:.{digits - 1}e}"
+    exponent = int(f"{number:.{digits - 1}e}".partition("e")[2])
+    return format_number(number, max(0, digits - 1 - exponent))
 
 
 def _decimals(estimate: Estimate, scale: float, most: int) -> int:
@@ -140,7 +154,7 @@ def verdict_text(change: Change) -> str:
 
 def change_estimate(change: Change) -> Estimate:
     """Return the ratio or difference of a change as an estimate."""
-    return Estimate(change.value, change.low, change.high, rough=change.rough)
+    return Estimate(change.value, change.low, change.high, code=change.code, rough=change.rough)
 
 
 def effect_text(change: Change) -> str:
@@ -161,4 +175,4 @@ def amount_text(change: Change, value: float | None) -> str:
     scale, suffix = (1e2, " %") if change.by == "difference" else (1.0, "")
     if change.unit == "s":
         scale, suffix = (1.0, " s") if abs(value) >= 1 else (1e3, " ms")
-    return f"{value * scale:#.3g}".removesuffix(".") + suffix
+    return format_digits(value * scale) + suffix

@@ -92,15 +92,16 @@ def align(audio: Audio, text: str) -> AlignedWords:
 def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = None) -> Corpus:
     """Return the corpus with word times for every utterance that had none; one that cannot be aligned gets a problem.
 
-    `progress` is called after each utterance with the number done and the total.
+    An utterance without a transcript stays as it is. `progress` is called after each utterance with the number done and
+    the total.
     """
-    missing = [utterance for utterance in corpus.utterances if not utterance.words]
+    missing = [(utterance, utterance.text) for utterance in corpus.utterances if utterance.text and not utterance.words]
     aligned: dict[str, Utterance] = {}
     problems, warnings = list(corpus.problems), list(corpus.cautions)
-    for done, utterance in enumerate(missing, start=1):
+    for done, (utterance, text) in enumerate(missing, start=1):
         try:
             audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
-            alignment = align(audio, utterance.text)
+            alignment = align(audio, text)
         except StopwavError as error:
             problems.append(Problem(utterance.id, str(error)))
         else:

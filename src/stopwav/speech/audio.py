@@ -94,7 +94,7 @@ def _read(path: Path, start_s: float, end_s: float | None) -> tuple[NDArray[np.f
             raise _truncated(path, readable, promised) from None
         reason = error.error_string.removeprefix("Error : ").strip(" .\n")
         raise StopwavError(
-            f"{path} is not readable as audio ({reason}); stopwav reads WAV, FLAC, OGG and MP3"
+            f"{path} is not readable as audio ({reason}); convert it, for example with ffmpeg, to WAV or FLAC"
         ) from None
     if len(samples) == 0:
         raise StopwavError(f"{path} has no samples; write it again or remove it from the corpus")

@@ -11,9 +11,15 @@ import numpy as np
 from stopwav.errors import StopwavError
 from stopwav.speech.shapes import Counts, Shapes
 
-# Sort utterances, keeping their pairs of T and U, or sort each column independently, a mistake of older tables.
-PAIRS = "pairs"
+# The orders in which batches are cut from a corpus. Sorted by length, an utterance keeps its pair of T and U, shortest
+# or longest first; the last one sorts each column on its own, longest first, as the published sorted table does.
+SHUFFLED = "shuffled"
+FILE = "file"
+SORTED = "sorted"
+LONGEST_FIRST = "longest-first"
 COLUMNS = "columns-independently"
+BY_LENGTH = (SORTED, LONGEST_FIRST, COLUMNS)
+ORDERS = (SHUFFLED, FILE, *BY_LENGTH)
 
 
 @dataclass(frozen=True)
@@ -42,28 +48,23 @@ def make_batches(
     *,
     batch_size: int = 30,
     max_frames: int | None = None,
-    sort: str | None = None,
+    order: str = SHUFFLED,
     buckets: int | None = None,
     seed: int = 0,
 ) -> list[Batch]:
     """Return every batch of the corpus: of `batch_size` utterances, or of up to `max_frames` counted before padding.
 
-    Without `sort` or `buckets` the utterances are in random order. With `buckets`, a batch has only utterances of one
-    length range; the ranges have equally many utterances.
+    `order` is one of `ORDERS`; `seed` draws the shuffled one. With `buckets`, a batch has only utterances of one length
+    range, in that order; the ranges have equally many utterances.
     """
-    if sort and buckets:
+    if order not in ORDERS:
+        raise StopwavError(f"--order {order!r}: give one of {', '.join(ORDERS)}")
+    if order in BY_LENGTH and buckets:
         raise StopwavError(
-            "--sort and --buckets exclude each other: sorting is bucketing with one bucket per batch; give one of them"
+            f"--order {order} and --buckets exclude each other: sorting is bucketing with one bucket per batch; "
+            "give one of them"
         )
-    if sort not in (None, PAIRS, COLUMNS):
-        raise StopwavError(f"--sort {sort!r}: give {PAIRS} or {COLUMNS}")
-    order = np.random.default_rng(seed).permutation(len(shapes))
-    frames, tokens = shapes.frames[order], shapes.tokens[order]
-    if sort == PAIRS:
-        by_length = np.lexsort((tokens, frames))
-        frames, tokens = frames[by_length], tokens[by_length]
-    elif sort == COLUMNS:
-        frames, tokens = np.sort(frames), np.sort(tokens)
+    frames, tokens = _ordered(shapes, order, seed)
     groups = [np.arange(len(frames))] if not buckets else _buckets(frames, buckets)
     batches = []
     for group in groups:
@@ -105,6 +106,20 @@ def invented_pairs(batches: Sequence[Batch], shapes: Shapes) -> float:
     real = Counter(zip(shapes.frames.tolist(), shapes.tokens.tolist(), strict=True))
     made = Counter(pair for batch in batches for pair in zip(batch.frames, batch.tokens, strict=True))
     return 1 - (real & made).total() / made.total()
+
+
+def _ordered(shapes: Shapes, order: str, seed: int) -> tuple[Counts, Counts]:
+    """Return the frames and tokens of the corpus in one of the orders."""
+    frames, tokens = shapes.frames, shapes.tokens
+    if order == COLUMNS:
+        return np.sort(frames)[::-1], np.sort(tokens)[::-1]
+    if order == FILE:
+        return frames, tokens
+    if order == SHUFFLED:
+        places = np.random.default_rng(seed).permutation(len(shapes))
+    else:
+        places = np.lexsort((tokens, frames))[:: -1 if order == LONGEST_FIRST else 1]
+    return frames[places], tokens[places]
 
 
 def _buckets(frames: Counts, count: int) -> list[Counts]:

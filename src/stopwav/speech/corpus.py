@@ -1,4 +1,4 @@
-"""Corpora by name: the bundled one, and files and folders in five formats."""
+"""Corpora by name: the bundled one, and files and folders in many formats."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ __all__ = ["BUNDLED", "FORMATS", "Corpus", "Problem", "Utterance", "Word", "bund
 BUNDLED = "bundled"
 
 FORMATS = (
-    "`bundled`; a folder of WAV, FLAC, OGG or MP3 files with x.txt next to each x.wav, or with transcripts.txt of "
-    "`id text` lines; a LibriSpeech tree; a NeMo manifest (.jsonl); a Kaldi data folder (wav.scp, text, segments)"
+    "`bundled`; an audio file (WAV, FLAC, OGG, Opus, MP3, AIFF, …) or a folder of them, where there are transcripts "
+    "with x.txt next to x.wav, or with transcripts.txt of `id text` lines; a LibriSpeech tree; a NeMo manifest "
+    "(.jsonl); a Kaldi data folder (wav.scp, text, segments)"
 )
 
 
@@ -47,5 +48,9 @@ def _read(path: Path) -> Corpus:
         return kaldi.load_kaldi(path)
     if os.path.isdir(path):
         return folder.load_folder(path)
+    if os.path.isfile(path) and path.suffix.lower() in folder.AUDIO_SUFFIXES:
+        return folder.load_file(path)
+    if os.path.isfile(path) and path.suffix.lower() in folder.UNREADABLE_SUFFIXES:
+        raise StopwavError(f"corpus {path}: {folder.conversion(path)}")
     reason = "is a file of an unknown format" if os.path.isfile(path) else "does not exist"
     raise StopwavError(f"corpus {path} {reason}; stopwav reads {FORMATS}")

@@ -63,7 +63,8 @@ def write(path: Path, words: Mapping[str, Sequence[Word]]) -> None:
 def attach(corpus: Corpus, times: Mapping[str, Sequence[Word]], source: str) -> Corpus:
     """Return the corpus with word times wherever the words match the transcript; problems name the file `source`.
 
-    An utterance whose times do not match stays, without word times. One that `times` does not mention is unchanged.
+    An utterance whose times do not match stays, without word times. One that `times` does not mention is unchanged. One
+    without a transcript gets it from its words.
     """
     problems = list(corpus.problems)
     utterances = []
@@ -74,7 +75,8 @@ def attach(corpus: Corpus, times: Mapping[str, Sequence[Word]], source: str) -> 
                 message = f"{source}: {words}; the utterance is used without word times: correct or align it"
                 problems.append(Problem(utterance.id, message))
                 words = ()
-            utterance = replace(utterance, words=words)
+            text = " ".join(word.text for word in words) or None if utterance.text is None else utterance.text
+            utterance = replace(utterance, words=words, text=text)
         utterances.append(utterance)
     unknown = sorted(set(times) - {utterance.id for utterance in corpus.utterances})
     if unknown:
@@ -92,7 +94,7 @@ def _match(utterance: Utterance, words: Sequence[Word]) -> tuple[Word, ...] | st
             return f"{word.text!r} at {word.start_s:.3f} s counts as {len(spelling)} words; give each its own time"
         if spelling:  # noise marks such as <sil> or [laugh] have no words
             spelled.append(replace(word, text=spelling[0]))
-    expected = normalise(utterance.text)
+    expected = [word.text for word in spelled] if utterance.text is None else normalise(utterance.text)
     pairs = zip_longest(expected, (word.text for word in spelled), fillvalue="nothing more")
     for number, (spoken, timed) in enumerate(pairs, start=1):
         if spoken != timed:

@@ -1,15 +1,26 @@
-"""A folder of audio files with transcripts next to them or in lists; a LibriSpeech tree is one of these."""
+"""Audio files, alone or in a folder, with transcripts next to them or in lists; a LibriSpeech tree is one of these."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble, id_of, one_line, read_lines
 
-AUDIO_SUFFIXES = (".flac", ".mp3", ".ogg", ".wav")
+# Of two files that differ in their suffix alone, the one with a usual suffix is used.
+_USUAL_SUFFIXES = (".flac", ".mp3", ".ogg", ".wav")
+AUDIO_SUFFIXES = (
+    *_USUAL_SUFFIXES,
+    *(".aif", ".aifc", ".aiff", ".au", ".caf", ".oga", ".opus", ".rf64", ".snd", ".sph", ".w64"),
+)
+# Recordings that libsndfile does not read.
+UNREADABLE_SUFFIXES = (
+    *(".3gp", ".aac", ".ac3", ".amr", ".ape", ".m4a", ".m4b", ".mka"),
+    *(".mkv", ".mov", ".mp4", ".webm", ".wma", ".wv"),
+)
 
 # Names of text files next to audio that are not transcripts.
 _NOT_TRANSCRIPTS = ("changelog", "copying", "licence", "license", "notice", "readme", "speakers")
@@ -43,7 +54,7 @@ class _AudioFiles:
 
 def load_folder(root: Path) -> Corpus:
     """Load the utterances of a folder and its subfolders; links are not followed, since they may form cycles."""
-    audio, texts = _AudioFiles(root), []
+    audio, texts, unreadable = _AudioFiles(root), [], []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(folder, name) for name in names if not name.startswith(".")):
@@ -52,15 +63,45 @@ def load_folder(root: Path) -> Corpus:
                 audio.by_stem[path.stem].append(path)
             elif path.suffix.lower() == ".txt":
                 texts.append(path)
+            elif path.suffix.lower() in UNREADABLE_SUFFIXES:
+                unreadable.append(path)
     for paths in (*audio.by_base.values(), *audio.by_stem.values()):
-        paths.sort()  # os.walk gives them in the order of the disk
+        # os.walk gives them in the order of the disk.
+        paths.sort(key=lambda path: (path.suffix.lower() not in _USUAL_SUFFIXES, path))
     entries: list[tuple[str, Utterance]] = []
-    problems: list[Problem] = []
+    problems = list(_unreadable_problems(audio, unreadable))
     lists = sorted(path for path in texts if _is_list(path))
     for path in lists:
         _read_list(path, audio, entries, problems)
     _read_single_texts(audio, sorted(set(texts) - set(lists)), entries, problems)
     return assemble(root.resolve().name, entries, problems)
+
+
+def load_file(path: Path) -> Corpus:
+    """Load one audio file as a corpus, with the text file of the same name next to it where there is one."""
+    audio = _AudioFiles(path.parent)
+    audio.by_base[path.with_suffix("")].append(path)
+    text = path.with_suffix(".txt")
+    entries: list[tuple[str, Utterance]] = []
+    problems: list[Problem] = []
+    _read_single_texts(audio, [text] if os.path.isfile(text) else [], entries, problems)
+    return assemble(path.stem, entries, problems)
+
+
+def conversion(path: Path) -> str:
+    """Return what to do with a recording that libsndfile does not read."""
+    name = one_line(path.name)
+    return f"stopwav does not read {path.suffix.lower()} files; convert it: ffmpeg -i {name} {one_line(path.stem)}.wav"
+
+
+def _unreadable_problems(audio: _AudioFiles, paths: list[Path]) -> Iterator[Problem]:
+    """A problem per kind of recording that cannot be read, but for those that also lie there as audio that can."""
+    by_suffix: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(path for path in paths if path.with_suffix("") not in audio.by_base):
+        by_suffix[path.suffix.lower()].append(path)
+    for first, *others in by_suffix.values():
+        more = f" (and {len(others)} more)" if others else ""
+        yield Problem(f"{audio.shown(first)}{more}", conversion(first))
 
 
 def _is_list(path: Path) -> bool:
@@ -98,22 +139,21 @@ def _librispeech_speaker(path: Path) -> str:
 def _read_single_texts(
     audio: _AudioFiles, texts: list[Path], entries: list[tuple[str, Utterance]], problems: list[Problem]
 ) -> None:
-    """Add the audio files that no list named to `entries` and `problems`, each with the text file next to it."""
+    """Add the audio files that no list named to `entries` and `problems`, each with the text next to it, if any."""
     transcripts = {path.with_suffix(""): path for path in texts}
     used_folders: set[Path] = set()
     for base in sorted(audio.by_base):
         for path in (path for path in audio.by_base[base] if path not in audio.used):
-            if base not in transcripts:
-                hint = f"add {base.name}.txt next to it, or a line to transcripts.txt"
-                problems.append(Problem(audio.shown(path), f"no transcript; {one_line(hint)}"))
-                continue
-            used_folders.add(base.parent)
-            lines, unreadable = read_lines(transcripts[base], audio.shown(transcripts[base]))
-            problems += unreadable
-            if not unreadable:
+            text = None
+            if base in transcripts:
+                used_folders.add(base.parent)
+                lines, unreadable = read_lines(transcripts[base], audio.shown(transcripts[base]))
+                problems += unreadable
+                if unreadable:
+                    continue
                 text = one_line(" ".join(line.text for line in lines))
-                name = id_of(base.relative_to(audio.root).as_posix())
-                entries.append((audio.shown(path), Utterance(name, path, text)))
+            name = id_of(base.relative_to(audio.root).as_posix())
+            entries.append((audio.shown(path), Utterance(name, path, text)))
     for base, path in sorted(transcripts.items()):
         # Only where other transcripts are next to their audio is a text without audio a transcript that lost it.
         if base.parent in used_folders and base not in audio.by_base and base.name.lower() not in _NOT_TRANSCRIPTS:

@@ -1,4 +1,4 @@
-"""A Kaldi data folder: wav.scp and text, with segments and utt2spk where it has them."""
+"""A Kaldi data folder: wav.scp, with text, segments and utt2spk where it has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from stopwav.errors import StopwavError
 from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 
@@ -26,8 +25,6 @@ def load_kaldi(folder: Path) -> Corpus:
 
     Commands in wav.scp are never run. Relative paths start from the data folder or, as in Kaldi, from the current one.
     """
-    if not os.path.isfile(folder / "text"):
-        raise StopwavError(f"{folder} has wav.scp but no text; add the file `text` of `id transcript` lines")
     problems: list[Problem] = []
     recordings = _table(folder / "wav.scp", problems)
     texts = _table(folder / "text", problems)
@@ -37,17 +34,16 @@ def load_kaldi(folder: Path) -> Corpus:
     else:
         parts = {name: _Part(line.where, name) for name, line in recordings.items()}
     entries: list[tuple[str, Utterance]] = []
-    for name, line in texts.items():
+    for name in [*texts, *sorted(parts.keys() - texts.keys())]:
+        where = texts[name].where if name in texts else parts[name].where
         path = _audio_path(folder, name, parts, recordings)
         if isinstance(path, str):
-            problems.append(Problem(line.where, f"no audio for {one_line(name)}: {path}"))
+            problems.append(Problem(where, f"no audio for {one_line(name)}: {path}"))
             continue
         part = parts[name]
+        text = one_line(texts[name].text) if name in texts else None
         speaker = one_line(speakers[name].text) if name in speakers else ""
-        utterance = Utterance(id_of(name), path, one_line(line.text), part.start_s, part.end_s, speaker=speaker)
-        entries.append((line.where, utterance))
-    for name in sorted(parts.keys() - texts.keys()):
-        problems.append(Problem(parts[name].where, f"no transcript for {one_line(name)}; add a line to `text`"))
+        entries.append((where, Utterance(id_of(name), path, text, part.start_s, part.end_s, speaker=speaker)))
     return assemble(folder.resolve().name, entries, problems)
 
 

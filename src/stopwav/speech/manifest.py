@@ -1,4 +1,4 @@
-"""A NeMo manifest: one JSON object per line, with audio_filepath, text, and where needed duration and offset."""
+"""A NeMo manifest: one JSON object per line, with audio_filepath, and where it has them text, duration and offset."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _parse(text: str) -> dict[str, object] | str:
 def _utterance(folder: Path, entry: Mapping[str, object]) -> Utterance | str:
     """Return the utterance that an object describes, or what is wrong with it."""
     audio, text = entry.get("audio_filepath"), entry.get("text")
+    if audio is None:
+        return "key 'audio_filepath' is missing; add it"
     for key, value in (("audio_filepath", audio), ("text", text)):
-        if value is None:
-            return f"key {key!r} is missing; add it"
-        if not isinstance(value, str):
+        if value is not None and not isinstance(value, str):
             return f"key {key!r} is {_shown(value)}, not a string; correct it"
     start_s, duration_s = _seconds(entry.get("offset")), _seconds(entry.get("duration"))
     for key, seconds in (("offset", start_s), ("duration", duration_s)):
@@ -61,7 +61,7 @@ def _utterance(folder: Path, entry: Mapping[str, object]) -> Utterance | str:
     return Utterance(
         id=_id(folder, entry, str(audio), start_s),
         path=folder / str(audio),  # an absolute path stays as it is
-        text=one_line(str(text)),
+        text=None if text is None else one_line(str(text)),
         start_s=start_s,
         end_s=None if duration_s is None else start_s + duration_s,
         speaker=one_line(str(speaker)) if isinstance(speaker, str | int) else "",

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
-from stopwav.speech.corpus import FORMATS, Corpus, Utterance, load_corpus
-from stopwav.speech.utterance import read_lines
+from stopwav.speech.spoken_texts import file_digest, spoken_texts
 
 LIBRISPEECH = "librispeech"
 
 # Frames of features per second: a hop of 10 ms, as in all recipes of the field.
 FRAMES_PER_S = 100
+# Input frames per encoder frame, in most recipes and in the histogram of LibriSpeech.
+SUBSAMPLING = 4
+# Recipes train on utterances of up to 15 to 30 s. If frames of the encoder would make the longest one longer than this,
+# they are input frames; if they are input frames below it, no utterance of the file is longer than a fourth of this.
+LONGEST_S = 40.0
+
+# What the frames of a file are: those that go into an encoder, 10 ms each, or those that come out of it.
+FrameKind = Literal["input", "encoder"]
 
 # A joint histogram of frames and tokens, with the shortest and longest utterance: the outermost bins reach beyond them.
 _HISTOGRAM = Path(__file__).parent / "data" / "librispeech_shapes.npz"
 _HISTOGRAM_FRAMES = (31, 680)
 _HISTOGRAM_TOKENS = (2, 151)
+# The columns of a histogram: the ends of each bin, both included, and its utterances.
+_BINS = ["t_low", "t_high", "u_low", "u_high", "count"]
+# What `stopwav shapes` writes into a file besides T and U.
+_ABOUT = ("name", "digest", "note", "subsampling")
 
 Counts = NDArray[np.int64]
 
@@ -41,6 +49,12 @@ class Shapes:
     digest: str
     # How frames and tokens were obtained from the source.
     note: str = ""
+    subsampling: int = SUBSAMPLING
+    # The frames before subsampling, where the source has them.
+    input_frames: Counts | None = None
+    # What the frames of the source are; and why they are taken as such, where nothing says so.
+    frame_kind: FrameKind = "encoder"
+    guess: str = ""
 
     def __post_init__(self) -> None:
         if not len(self.frames) or len(self.frames) != len(self.tokens):
@@ -56,14 +70,26 @@ class Shapes:
 
 
 def load_shapes(
-    source: str | Path = LIBRISPEECH, *, tokenizer: str | None = None, subsampling: int = 4, seed: int = 0
+    source: str | Path = LIBRISPEECH,
+    *,
+    tokenizer: str | None = None,
+    frames: FrameKind | None = None,
+    subsampling: int = SUBSAMPLING,
+    seed: int = 0,
 ) -> Shapes:
-    """Load the shapes of `source`: `librispeech`, a file of shapes, or a corpus, whose texts need a tokenizer."""
-    if str(source) == LIBRISPEECH:
-        return _draw_librispeech(seed)
+    """Load the shapes of `source`: `librispeech`, a file of shapes, or a corpus, whose texts need a tokenizer.
+
+    `frames` says what the frames of a file are; without it the file says so, or its longest utterance does.
+    """
+    _check_subsampling(subsampling)
     path = Path(source)
-    if path.suffix in _READERS and os.path.isfile(path):
-        return _read(path)
+    is_file = path.suffix in _READERS and os.path.isfile(path)
+    if frames is not None and not is_file:
+        raise StopwavError(f"--frames {frames}: only for a .csv, .npz or .pt file of shapes, and not for {source}")
+    if str(source) == LIBRISPEECH:
+        return _draw_librispeech(subsampling, seed)
+    if is_file:
+        return _read(path, frames, subsampling, seed)
     if tokenizer is None:
         raise StopwavError(
             f"shapes {source}: neither `librispeech` nor a .csv, .npz or .pt file of shapes; for a corpus, choose "
@@ -72,32 +98,78 @@ def load_shapes(
     return corpus_shapes(path, tokenizer, subsampling)
 
 
-def corpus_shapes(path: Path, tokenizer: str, subsampling: int = 4) -> Shapes:
+def frame_kind(text: str | None) -> FrameKind | None:
+    """Return the kind of frames that an option names; raise where there is no such kind."""
+    if text is not None and text not in get_args(FrameKind):
+        raise StopwavError(f"--frames {text}: give {' or '.join(get_args(FrameKind))}")
+    return cast("FrameKind | None", text)
+
+
+def shapes_to_json(shapes: Shapes) -> dict[str, Any]:
+    """Return what the header of a run holds of its shapes; a guess is a warning of the run."""
+    warning = {"code": "frames-guessed", "message": f"{shapes.name}: {shapes.guess}"}
+    return {
+        "name": shapes.name,
+        "digest": shapes.digest,
+        "note": shapes.note,
+        "frames": shapes.frame_kind,
+        "subsampling": shapes.subsampling,
+        "count": len(shapes),
+        "cautions": [warning] if shapes.guess else [],
+    }
+
+
+def corpus_shapes(path: Path, tokenizer: str, subsampling: int = SUBSAMPLING) -> Shapes:
     """Return the shapes of a NeMo manifest, Lhotse cuts, a Kaldi data folder, or any other corpus."""
     count = token_counter(tokenizer)
     digest, spoken = spoken_texts(path)
-    pairs = [(subsampled(round(duration_s * FRAMES_PER_S), subsampling), count(text)) for duration_s, text in spoken]
+    pairs = [(round(duration_s * FRAMES_PER_S), count(text)) for duration_s, text in spoken]
     if not pairs:
         raise StopwavError(f"{path}: no utterance with a duration and a text; check the file")
-    usable = [pair for pair in pairs if pair[0] >= 1]
-    if not usable:
-        raise StopwavError(f"{path}: no utterance has a frame left after --subsampling {subsampling}")
-    dropped = f", {len(pairs) - len(usable)} too short for a frame left out" if len(usable) < len(pairs) else ""
-    frames, tokens = np.array(usable, np.int64).T
-    note = f"tokenizer {Path(tokenizer).name}, subsampling {subsampling}{dropped}"
-    return Shapes(path.resolve().name, frames, tokens, digest, note)
+    note = f"tokenizer {Path(tokenizer).name}"
+    return _subsampled_shapes(path.resolve().name, np.array(pairs, np.int64), digest, note, subsampling)
 
 
 def subsampled(frames: int, factor: int) -> int:
     """Return the frames after subsampling: convolutions of stride 2 and kernel 3 for a power of 2, else division."""
-    if factor < 1:
-        raise StopwavError(f"--subsampling {factor}: give 1 or more, such as 4")
+    _check_subsampling(factor)
     if factor & (factor - 1):
         return frames // factor
     # Two of them, the front end of most recipes, leave ((n - 1) // 2 - 1) // 2 frames.
     for _ in range(factor.bit_length() - 1):
         frames = (frames - 1) // 2
     return max(0, frames)
+
+
+def before_subsampling(shapes: Shapes) -> Shapes:
+    """Return the shapes with input frames: those of the source, or the fewest that leave T frames."""
+    factor = shapes.subsampling
+    fewest = factor * shapes.frames + (0 if factor & (factor - 1) else factor - 1)
+    return replace(shapes, frames=fewest if shapes.input_frames is None else shapes.input_frames)
+
+
+def _check_subsampling(factor: int) -> None:
+    if factor < 1:
+        raise StopwavError(f"--subsampling {factor}: give 1 or more, such as {SUBSAMPLING}")
+
+
+def _subsampled_shapes(name: str, pairs: NDArray[np.int64], digest: str, note: str, factor: int) -> Shapes:
+    """The shapes of pairs of input frames and tokens; an utterance that no frame is left of is left out."""
+    frames = np.array([subsampled(int(length), factor) for length in pairs[:, 0]], np.int64)
+    usable = frames >= 1
+    if not usable.any():
+        raise StopwavError(f"{name}: no utterance has a frame left after --subsampling {factor}")
+    dropped = int((~usable).sum())
+    left_out = f", {dropped} too short for a frame left out" if dropped else ""
+    return Shapes(
+        name=name,
+        frames=frames[usable],
+        tokens=pairs[usable, 1],
+        digest=digest,
+        note=f"{note}, subsampling {factor}{left_out}",
+        subsampling=factor,
+        input_frames=pairs[usable, 0],
+    )
 
 
 def token_counter(tokenizer: str) -> Callable[[str], int]:
@@ -113,7 +185,7 @@ def token_counter(tokenizer: str) -> Callable[[str], int]:
 
 def save_shapes(shapes: Shapes, path: Path) -> None:
     """Write the shapes: as NPZ where the name ends in .npz, else as CSV with the source in comments on top."""
-    about = {"name": shapes.name, "digest": shapes.digest, "note": shapes.note}
+    about = {"name": shapes.name, "digest": shapes.digest, "note": shapes.note, "subsampling": str(shapes.subsampling)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".npz":
@@ -127,22 +199,32 @@ def save_shapes(shapes: Shapes, path: Path) -> None:
         raise StopwavError(f"{path}: cannot be written ({error.strerror}); choose another file with -o") from error
 
 
-def _draw_librispeech(seed: int) -> Shapes:
-    """Draw as many utterances as LibriSpeech train-clean-100 with speed perturbation has; uniformly inside a bin."""
+def _draw_librispeech(subsampling: int, seed: int) -> Shapes:
+    """Draw as many utterances as LibriSpeech train-clean-100 with speed perturbation has."""
     with np.load(_HISTOGRAM, allow_pickle=False) as table:
         counts = table["count"].astype(np.int64)
-        corners = np.stack([table["frames_bin"], table["tokens_bin"]], axis=1).astype(np.int64)
         widths = table["widths"].astype(np.int64)
-    random = np.random.default_rng(seed)
-    bins = random.choice(len(counts), size=int(counts.sum()), p=counts / counts.sum())
-    pairs = corners[bins] * widths + random.integers(0, widths, size=(len(bins), 2))
-    return Shapes(
+        lowest = np.stack([table["frames_bin"], table["tokens_bin"]], axis=1).astype(np.int64) * widths
+    pairs = _draw_from_bins(lowest, np.broadcast_to(widths, lowest.shape), counts, seed)
+    shapes = Shapes(
         name=LIBRISPEECH,
         frames=np.clip(pairs[:, 0], *_HISTOGRAM_FRAMES),
         tokens=np.clip(pairs[:, 1], *_HISTOGRAM_TOKENS),
         digest=file_digest(_HISTOGRAM),
-        note=f"drawn from the histogram of train-clean-100, BPE 500, subsampling 4, seed {seed}",
     )
+    note = "drawn from the histogram of train-clean-100, BPE 500"
+    if subsampling == SUBSAMPLING:
+        return replace(shapes, note=f"{note}, subsampling {SUBSAMPLING}, seed {seed}")
+    inputs = np.stack([before_subsampling(shapes).frames, shapes.tokens], axis=1)
+    return _subsampled_shapes(LIBRISPEECH, inputs, shapes.digest, f"{note}, seed {seed}", subsampling)
+
+
+def _draw_from_bins(lowest: Counts, widths: Counts, counts: Counts, seed: int) -> Counts:
+    """Draw as many pairs as a histogram counts, uniformly inside its bins."""
+    random = np.random.default_rng(seed)
+    bins = random.choice(len(counts), size=int(counts.sum()), p=counts / counts.sum())
+    drawn: Counts = lowest[bins] + random.integers(0, widths[bins])
+    return drawn
 
 
 def _sentencepiece(path: str) -> Callable[[str], int]:
@@ -160,9 +242,10 @@ def _sentencepiece(path: str) -> Callable[[str], int]:
     return lambda text: len(model.encode(text))
 
 
-def _read(path: Path) -> Shapes:
+def _read(path: Path, frames: FrameKind | None, subsampling: int, seed: int) -> Shapes:
     try:
-        pairs, about = _READERS[path.suffix](path)
+        pairs, about = _READERS[path.suffix](path, seed)
+        factor = int(about.get("subsampling", subsampling))
     except StopwavError:
         raise
     except Exception as error:  # NumPy and PyTorch raise many kinds of errors for a wrong file
@@ -171,32 +254,52 @@ def _read(path: Path) -> Shapes:
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
         raise StopwavError(f"{path}: holds {pairs.dtype} of shape {pairs.shape}, not integers T, U in two columns")
     integers = pairs.astype(np.int64)
-    return Shapes(
-        name=about.get("name") or path.name,
-        frames=integers[:, 0],
-        tokens=integers[:, 1],
-        digest=about.get("digest") or file_digest(path),
-        note=about.get("note", ""),
+    name, digest, note = about.get("name") or path.name, about.get("digest") or file_digest(path), about.get("note", "")
+    # `stopwav shapes` writes encoder frames, and a digest; since there is --frames, also what they were subsampled by.
+    kind, guess = (frames, "") if frames or "digest" not in about else ("encoder", "")
+    if kind is None:
+        kind, guess = _guess(integers[:, 0], subsampling)
+    if kind == "input":
+        shapes = _subsampled_shapes(name, integers, digest, note or "input frames", subsampling)
+        return replace(shapes, frame_kind="input", guess=guess)
+    return Shapes(name, integers[:, 0], integers[:, 1], digest, note, factor, guess=guess)
+
+
+def _guess(frames: Counts, subsampling: int) -> tuple[FrameKind, str]:
+    """What the frames of a file are, by how long its longest utterance would be; and that reason in words."""
+    longest = int(frames.max(initial=0))
+    input_s = longest / FRAMES_PER_S
+    encoder_s = subsampling * input_s
+    kind: FrameKind = "input" if encoder_s > LONGEST_S else "encoder"
+    taken_s, other, other_s = (input_s, "encoder", encoder_s) if kind == "input" else (encoder_s, "input", input_s)
+    return kind, (
+        f"T taken as {kind} frames: the longest utterance has {longest}, which is {taken_s:.1f} s of audio; "
+        f"if they are {other} frames ({other_s:.1f} s), give --frames {other}"
     )
 
 
-def _read_csv(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
+def _read_csv(path: Path, seed: int) -> tuple[NDArray[Any], dict[str, str]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = [line[1:].partition(":") for line in lines if line.startswith("#")]
     head, *rows = [line for line in lines if line and not line.startswith("#")]
-    if [name.strip() for name in head.split(",")] != ["T", "U"]:
-        raise StopwavError(f"{path}: its columns are {head[:60]!r}; they must be T,U")
-    pairs = np.array([[int(part) for part in row.split(",")] for row in rows], np.int64)
-    return pairs, {key.strip(): value.strip() for key, _, value in comments}
+    columns = [name.strip() for name in head.split(",")]
+    if columns not in (["T", "U"], _BINS):
+        raise StopwavError(
+            f"{path}: its columns are {head[:60]!r}; they must be T,U, or of a histogram {','.join(_BINS)}"
+        )
+    table = np.array([[int(part) for part in row.split(",")] for row in rows], np.int64)
+    if columns == _BINS:
+        table = _draw_from_bins(table[:, [0, 2]], table[:, [1, 3]] - table[:, [0, 2]] + 1, table[:, 4], seed)
+    return table, {key.strip(): value.strip() for key, _, value in comments}
 
 
-def _read_npz(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
+def _read_npz(path: Path, seed: int) -> tuple[NDArray[Any], dict[str, str]]:
     with np.load(path, allow_pickle=False) as arrays:
         pairs = np.stack([arrays["T"], arrays["U"]], axis=1)
-        return pairs, {key: str(arrays[key]) for key in ("name", "digest", "note") if key in arrays}
+        return pairs, {key: str(arrays[key]) for key in _ABOUT if key in arrays}
 
 
-def _read_pt(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
+def _read_pt(path: Path, seed: int) -> tuple[NDArray[Any], dict[str, str]]:
     """Read the older two-column tensor; `weights_only` prevents a file from running code."""
     try:
         import torch
@@ -209,97 +312,3 @@ def _read_pt(path: Path) -> tuple[NDArray[Any], dict[str, str]]:
 
 
 _READERS = {".csv": _read_csv, ".npz": _read_npz, ".pt": _read_pt}
-
-
-Spoken = tuple[float, str]  # duration in seconds, and text
-
-
-def spoken_texts(path: Path) -> tuple[str, list[Spoken]]:
-    """Return the source's digest, and the duration and text of each utterance."""
-    if os.path.isfile(path):
-        return file_digest(path), list(_entries(path))
-    if os.path.isfile(path / "utt2dur") and os.path.isfile(path / "text"):
-        return _kaldi(path)
-    if not os.path.exists(path):
-        raise StopwavError(f"{path} does not exist; shapes are read from Lhotse cuts (.jsonl.gz, .json.gz), {FORMATS}")
-    corpus = load_corpus(path)
-    return corpus.digest, list(_utterances(corpus))
-
-
-def file_digest(path: Path) -> str:
-    """Return 16 hex digits that identify a file's content."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def _kaldi(folder: Path) -> tuple[str, list[Spoken]]:
-    """Read a data folder with utt2dur: no audio is opened, and no command is run."""
-    texts = dict(line.split_first() for line in read_lines(folder / "text")[0])
-    durations = dict(line.split_first() for line in read_lines(folder / "utt2dur")[0])
-    try:
-        spoken = [(float(durations[name]), text) for name, text in texts.items() if name in durations]
-    except ValueError as error:
-        raise StopwavError(f"{folder / 'utt2dur'}: {error}; its lines must be `id seconds`") from error
-    return file_digest(folder / "utt2dur"), spoken
-
-
-def _utterances(corpus: Corpus) -> Iterator[Spoken]:
-    for utterance in corpus.utterances:
-        yield _duration_s(utterance), utterance.text
-
-
-def _duration_s(utterance: Utterance) -> float:
-    import soundfile
-
-    if utterance.end_s is not None:
-        return utterance.end_s - utterance.start_s
-    try:
-        return float(soundfile.info(utterance.path).duration) - utterance.start_s
-    except (OSError, RuntimeError) as error:
-        raise StopwavError(f"{utterance.path}: cannot read its duration ({error}); repair or remove it") from error
-
-
-def _entries(path: Path) -> Iterator[Spoken]:
-    """Yield the utterances of a NeMo manifest or of Lhotse cuts, as lines or as one list, plain or compressed."""
-    open_text = gzip.open if path.suffix == ".gz" else open
-    try:
-        with open_text(path, "rt", encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise StopwavError(f"cannot read {path} ({error}); give a manifest, cuts or a folder") from error
-    for where, entry in _objects(path, text):
-        try:
-            yield _entry_duration_s(entry), " ".join(_texts(entry))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise StopwavError(f"{where}: neither a NeMo entry nor a Lhotse cut ({reason}); correct it") from error
-
-
-def _objects(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    try:
-        if text.lstrip().startswith("["):
-            yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(json.loads(text), start=1))
-            return
-        for number, line in enumerate(text.splitlines(), start=1):
-            if line.strip():
-                yield f"{path}:{number}", json.loads(line)
-    except ValueError as error:
-        raise StopwavError(f"{path}: not JSON ({error}); give a NeMo manifest or Lhotse cuts") from error
-
-
-def _entry_duration_s(entry: Mapping[str, Any]) -> float:
-    """Return the duration of a cut or an entry; a mixed cut ends with the last of its tracks."""
-    if "tracks" in entry:
-        return max(float(track.get("offset", 0.0)) + _entry_duration_s(track["cut"]) for track in entry["tracks"])
-    return float(entry["duration"])
-
-
-def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of an entry: its own, or those of a cut's supervisions in order."""
-    if "tracks" in entry:
-        for track in entry["tracks"]:
-            # Padding and noise are cuts without words.
-            yield from _texts({"supervisions": [], **track["cut"]})
-    elif "supervisions" in entry:
-        yield from (str(part["text"]) for part in entry["supervisions"] if part.get("text"))
-    else:
-        yield str(entry["text"])

@@ -1,4 +1,4 @@
-"""A corpus in memory: utterances with their transcripts and, where known, the time of every word."""
+"""A corpus in memory: utterances with their transcripts, where they have one, and the time of every word."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stopwav.errors import Caution, StopwavError
@@ -25,11 +25,14 @@ class Word:
 
 @dataclass(frozen=True)
 class Utterance:
-    """One utterance: its audio file, its transcript, and its words with their times (empty where these are unknown)."""
+    """One utterance: its audio file, its transcript (None where it has none), and its words with their times.
+
+    The words are empty where their times are unknown.
+    """
 
     id: str
     path: Path
-    text: str
+    text: str | None
     start_s: float = 0.0
     end_s: float | None = None
     words: tuple[Word, ...] = ()
@@ -70,7 +73,10 @@ class Corpus:
 
 
 def assemble(name: str, entries: Iterable[tuple[str, Utterance]], problems: Iterable[Problem]) -> Corpus:
-    """Return the corpus of `entries` with their places (file:line); one that cannot be measured becomes a problem."""
+    """Return the corpus of `entries` with their places (file:line); one that cannot be measured becomes a problem.
+
+    A transcript without a word is none: nothing can be counted against it.
+    """
     utterances: dict[str, Utterance] = {}
     refused = list(problems)
     for where, utterance in entries:
@@ -78,12 +84,9 @@ def assemble(name: str, entries: Iterable[tuple[str, Utterance]], problems: Iter
             refused.append(Problem(where, f"id {utterance.id} appears twice; the first is used: rename this one"))
         elif not os.path.isfile(utterance.path):
             refused.append(Problem(where, f"no audio for {utterance.id}: there is no file {str(utterance.path)!r}"))
-        elif not normalise(utterance.text):
-            refused.append(
-                Problem(where, f"no words in the transcript of {utterance.id}: {utterance.text!r}; add them")
-            )
         else:
-            utterances[utterance.id] = utterance
+            spoken = normalise(utterance.text or "")
+            utterances[utterance.id] = utterance if spoken else replace(utterance, text=None)
     return Corpus(name, tuple(utterances[name] for name in sorted(utterances)), tuple(refused))
 
 

@@ -1,4 +1,4 @@
-"""Word errors as counts, which are added over a corpus and divided once, at the end."""
+"""Word and character errors as counts, which are added over a corpus and divided once, at the end."""
 
 from __future__ import annotations
 
@@ -45,6 +45,39 @@ class ErrorCount:
     def wer(self) -> float | None:
         """Errors per reference word, above 1 with many insertions; None where there is no reference word."""
         return self.errors / self.words if self.words else None
+
+
+@dataclass(frozen=True)
+class CharacterErrorCount:
+    """Character errors against `characters` reference characters. Counts add, and cannot be averaged, as word errors.
+
+    The characters are those of the normalised words with one space between two words; that space counts as well.
+    """
+
+    errors: int = 0
+    characters: int = 0
+
+    def __add__(self, other: CharacterErrorCount) -> CharacterErrorCount:
+        """Return the sum of both counts."""
+        if not isinstance(other, CharacterErrorCount):
+            return NotImplemented
+        return CharacterErrorCount(self.errors + other.errors, self.characters + other.characters)
+
+    @property
+    def cer(self) -> float | None:
+        """Errors per reference character, above 1 with many insertions; None where there is no reference character."""
+        return self.errors / self.characters if self.characters else None
+
+
+def count_character_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> CharacterErrorCount:
+    """Count the fewest substitutions, deletions and insertions of characters in normalised words."""
+    ref, hyp = " ".join(ref_words), " ".join(hyp_words)
+    if not ref or not hyp:  # jiwer rejects an empty reference
+        return CharacterErrorCount(len(ref) + len(hyp), len(ref))
+    import jiwer  # as below
+
+    output = jiwer.process_characters(ref, hyp)
+    return CharacterErrorCount(output.substitutions + output.deletions + output.insertions, len(ref))
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCount:

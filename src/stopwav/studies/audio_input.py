@@ -1,4 +1,4 @@
-"""The audio that a study feeds where it needs a length and not a corpus: bundled speech, noise, or a file."""
+"""The audio that a study feeds where it needs a length and not a corpus: bundled speech, noise, a file or a folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stopwav.errors import StopwavError
+from stopwav.errors import Caution, StopwavError
 
 if TYPE_CHECKING:
     from stopwav.speech.audio import Audio
@@ -18,7 +18,10 @@ NOISE_LEVEL = 0.1
 
 
 def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -> Audio:
-    """Return seconds of noise, of bundled speech or of a file: cut where they are longer, repeated where shorter."""
+    """Return seconds of noise, of bundled speech, of a file, or of a folder's files in a row.
+
+    They are cut where they are longer, and repeated where shorter.
+    """
     import numpy as np
 
     from stopwav.speech.audio import Audio
@@ -29,7 +32,7 @@ def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -
     if source == NOISE:
         samples = np.random.default_rng(seed).normal(0, NOISE_LEVEL, count).astype(np.float32)
     else:
-        samples = np.resize(_speech(source, sample_rate_hz, duration_s), count)
+        samples = np.resize(_speech(source, sample_rate_hz, duration_s)[0], count)
     return Audio(np.clip(samples, -1.0, 1.0), sample_rate_hz)
 
 
@@ -37,28 +40,54 @@ def audio_digest(source: str, seed: int) -> str:
     """Return 16 hex digits that change with the audio of a run."""
     if source == NOISE:
         return hashlib.sha256(f"noise {seed}".encode()).hexdigest()[:16]
-    if source == BUNDLED:
-        from stopwav.speech.corpus import bundled_corpus
+    if not _is_file(source):
+        from stopwav.speech.corpus import load_corpus
 
-        return bundled_corpus().digest
+        return load_corpus(source).digest
     from stopwav.speech.audio import load
 
     load(source, 16_000)  # a broken file is an error before anything is measured
     return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
 
 
-def _speech(source: str, sample_rate_hz: int, duration_s: float) -> Any:
-    """The samples of a file, or as many utterances of the bundled corpus in a row as the duration takes."""
+def audio_warnings(source: str, duration_s: float) -> list[Caution]:
+    """Return a warning for each part of a folder or corpus that is left out of audio of that length."""
+    if source == NOISE or _is_file(source):
+        return []
+    from stopwav.speech.corpus import load_corpus
+
+    problems = [f"{problem.where}: {problem.message}" for problem in load_corpus(source).problems]
+    # Any rate does: what cannot be read cannot be read at any.
+    return [Caution("corpus", message) for message in (*problems, *_speech(source, 16_000, duration_s)[1])]
+
+
+def _is_file(source: str) -> bool:
+    """Whether the source is one audio file; a manifest is a corpus."""
+    from stopwav.speech.manifest import is_manifest
+
+    return (
+        source != BUNDLED and not Path(source).is_dir() and not (Path(source).is_file() and is_manifest(Path(source)))
+    )
+
+
+def _speech(source: str, sample_rate_hz: int, duration_s: float) -> tuple[Any, list[str]]:
+    """The samples of a file, or of as many utterances in a row as the duration takes; and why others are left out."""
     import numpy as np
 
     from stopwav.speech.audio import load
-    from stopwav.speech.corpus import bundled_corpus
+    from stopwav.speech.corpus import load_corpus
 
-    if source != BUNDLED:
-        return load(source, sample_rate_hz).samples
+    if _is_file(source):
+        return load(source, sample_rate_hz).samples, []
     parts: list[Any] = []
-    for utterance in bundled_corpus().utterances:
-        parts.append(load(utterance.path, sample_rate_hz).samples)
+    broken: list[str] = []
+    for utterance in load_corpus(source).utterances:
+        try:
+            parts.append(load(utterance.path, sample_rate_hz, utterance.start_s, utterance.end_s).samples)
+        except StopwavError as error:
+            broken.append(str(error))
         if sum(map(len, parts)) >= duration_s * sample_rate_hz:
             break
-    return np.concatenate(parts)
+    if not parts:
+        raise StopwavError(f"{source} has no audio that can be read: {broken[0]}")
+    return np.concatenate(parts), broken

@@ -26,7 +26,7 @@ class RoundMetric:
     quantity: Quantity
 
 
-# The values of a metric, one per round; and the errors of each utterance, mean over rounds, with its reference words.
+# The values of a metric, one per round; and the errors of each utterance, mean over rounds, with its length.
 Values = list[float] | NoValue
 Errors = tuple[list[float], list[int]] | NoValue
 
@@ -40,10 +40,11 @@ class ComparableItem:
 
     # The values of a metric over these utterances.
     values: Callable[[RoundMetric, set[str]], Values]
-    # The utterances that completed in every round, with their transcripts; None for an item that has none.
-    utterances: Mapping[str, str] | None = None
-    # The errors of these utterances.
-    errors: Callable[[Sequence[str]], Errors] | None = None
+    # The utterances that completed in every round, with their transcripts (None for one without); None for an item that
+    # has no utterances.
+    utterances: Mapping[str, str | None] | None = None
+    # The errors of an error rate in these utterances, of those that have a transcript.
+    errors: Callable[[str, Sequence[str]], Errors] | None = None
     rounds: int = 0
     # Rounds that stopped before their last utterance; they are not used.
     unfinished_rounds: int = 0
@@ -61,14 +62,13 @@ class Comparable:
     settings: Callable[[Record], Mapping[str, object]] = lambda record: {}
     # The same of one item, as far as the run knows them.
     item_settings: Callable[[Record, str], Mapping[str, object]] = lambda record, name: {}
-    # The rate of errors that is compared by utterance, such as "wer"; "" where there is none.
-    error_rate: str = ""
+    # The rates of errors that are compared by utterance, such as "wer".
+    error_rates: tuple[str, ...] = ()
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of everything that is compared."""
-        names = tuple(metric.name for metric in self.metrics)
-        return (*names, self.error_rate) if self.error_rate else names
+        return (*(metric.name for metric in self.metrics), *self.error_rates)
 
 
 def ask_metric(metric: RoundMetric, a: Values, b: Values, threshold: float, *, paired: bool = False) -> Question:

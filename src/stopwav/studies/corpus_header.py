@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from stopwav.errors import Caution
-from stopwav.record import Header, Piece
+from stopwav.record import NO_TRANSCRIPT, Header, Piece
 from stopwav.speech.corpus import Corpus, Utterance, Word
 
 
@@ -59,7 +59,19 @@ def utterance_from_json(fields: dict[str, Any]) -> Utterance:
 def header_warnings(header: Header) -> list[Caution]:
     """Return the warnings about the machine and the corpus at the start of the run."""
     warnings = [*header.warnings, *header.corpus.get("cautions", ())]
-    return [Caution(warning["code"], warning["message"]) for warning in warnings]
+    return [*(Caution(warning["code"], warning["message"]) for warning in warnings), *_no_transcript_warning(header)]
+
+
+def _no_transcript_warning(header: Header) -> Iterator[Caution]:
+    """One warning for all utterances that have no transcript."""
+    utterances = header.corpus.get("utterances", ())
+    count, total = sum(utterance["text"] is None for utterance in utterances), len(utterances)
+    if count:
+        without = f"{count} of {total} utterance{'' if total == 1 else 's'} without a transcript"
+        rest = (
+            "there is no WER, CER or word latency" if count == total else "WER, CER and word latency are of the others"
+        )
+        yield Caution(NO_TRANSCRIPT, f"{without}: {rest}; all else is of all utterances")
 
 
 def failed_utterances(kind: str, failed: Iterable[tuple[str, Piece]]) -> list[Caution]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from stopwav.record import NO_TRANSCRIPT
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -19,15 +21,21 @@ class Definition:
     # What the stored value is multiplied by where it is shown in a table, and the most decimals it has there.
     scale: float = 1.0
     decimals: int = 2
-    # What it depends on: the recognised text (an untrained model has none), the times of the reference words, and how
-    # fast the machine was.
+    # What it depends on: the recognised text (an untrained model has none), the times of the reference words, the
+    # transcript (as word times do, too), and how fast the machine was.
     rests_on_text: bool = False
     rests_on_word_times: bool = False
+    rests_on_transcript: bool = False
     rests_on_speed: bool = True
     # The heading of its column where runs are compared side by side; "" where it is none of those. One that comes as
     # percentiles has a column for each of these, whose number stands in place of `{p}`.
     headline: str = ""
     headline_percentiles: tuple[int, ...] = ()
+
+    @property
+    def needs_transcript(self) -> bool:
+        """Whether an utterance without a transcript has no value of it."""
+        return self.rests_on_transcript or self.rests_on_word_times
 
 
 def seconds(title: str, text: str) -> Definition:
@@ -44,6 +52,28 @@ def size(title: str, text: str) -> Definition:
     """Return the definition of a metric in bytes."""
     return Definition(title, "B", text, rests_on_speed=False)
 
+
+def _error_rate(title: str, what: str, headline: str) -> Definition:
+    return Definition(
+        title,
+        "",
+        f"Σ (substitutions + deletions + insertions) / Σ reference {what}.",
+        scale=100.0,
+        rests_on_text=True,
+        rests_on_transcript=True,
+        rests_on_speed=False,
+        headline=headline,
+    )
+
+
+ERROR_RATES = {
+    "wer": _error_rate("word error rate (WER)", "words, of the final text, after normalisation", "WER, %"),
+    "cer": _error_rate(
+        "character error rate (CER)",
+        "characters, of the final text, after normalisation; the one space between two words is a character",
+        "CER, %",
+    ),
+}
 
 # Warnings about the times of the reference words, and those about the run as a whole or its streams, which touch every
 # number. All other warnings are about how fast the machine was.
@@ -100,6 +130,8 @@ class Definitions:
         definition = self.find(metric) or Definition(metric, "", "")
         if code in _WORD_TIME_CODES:
             return definition.rests_on_word_times
+        if code == NO_TRANSCRIPT:
+            return definition.needs_transcript
         return code.startswith(_GENERAL_CODES) or definition.rests_on_speed
 
     def _listed(self, metric: str) -> Definition | None:

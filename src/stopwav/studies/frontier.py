@@ -42,20 +42,23 @@ def frontier_of(probes: Iterable[tuple[int, Piece]]) -> Frontier:
     return Frontier(fits, *min(failed)) if failed else Frontier(fits)
 
 
-def next_batch(frontier: Frontier, first: int = 1) -> int | None:
-    """Return the batch to try next: twice the largest that fitted, or halfway to the smallest that failed."""
+def next_batch(frontier: Frontier, first: int = 1, most: int = LARGEST_BATCH) -> int | None:
+    """Return the batch to try next, up to `most`: twice the largest that fitted, or halfway to one that failed."""
     if frontier.fails_at is None:
-        if frontier.fits >= LARGEST_BATCH:
+        if frontier.fits >= most:
             return None
-        return min(LARGEST_BATCH, 2 * frontier.fits) if frontier.fits else first
+        return min(most, 2 * frontier.fits) if frontier.fits else first
     return (frontier.fits + frontier.fails_at) // 2 if frontier.fails_at - frontier.fits > 1 else None
 
 
-def largest_estimate(frontier: Frontier) -> Estimate:
-    """Return the largest batch that fits, with what stopped it as its note and code."""
+def largest_estimate(frontier: Frontier, utterances: int = LARGEST_BATCH) -> Estimate:
+    """Return the largest batch of a corpus of so many that fits, with what stopped it as its note and code."""
     note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
     if frontier.fails_at is None:
-        note = f"at least: nothing failed up to {frontier.fits}, and no more than {LARGEST_BATCH} are tried"
+        reason = f"no more than {LARGEST_BATCH} are tried"
+        if utterances < LARGEST_BATCH:
+            reason = f"the corpus has {utterances} utterances"
+        note = f"at least: nothing failed up to {frontier.fits}, and {reason}"
         code = "lower-bound"
     return Estimate(float(frontier.fits), n=1, note=note, code=code)
 

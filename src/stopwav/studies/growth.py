@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stopwav.record import Result
-from stopwav.report.text import ROUGH
+from stopwav.report.text import ROUGH, format_digits
 from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
@@ -63,10 +63,12 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
     predicted = fit_growth(x, time_s).predict(at)
     if predicted.value is None:
-        none = f"held-out check failed at {at:g}: the fit falls below zero there; it took {measured_s:.4g} s"
+        none = (
+            f"held-out check failed at {at:g}: the fit falls below zero there; it took {format_digits(measured_s, 4)} s"
+        )
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
     error = predicted.value / measured_s - 1
-    note = f"prediction for {at:g} without that point, which took {measured_s:.4g} s"
+    note = f"prediction for {at:g} without that point, which took {format_digits(measured_s, 4)} s"
     return {"held_out_time": replace(predicted, n=len(x), note=note), "held_out_error": Estimate(error, n=1)}
 
 
@@ -109,15 +111,15 @@ def seconds_text(estimate: Estimate) -> str:
     if estimate.value is None:
         return "–"
     if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3g} s"
-    mark = ROUGH if estimate.rough else ""
-    return f"{estimate.value:.3g} {mark}[{estimate.low:.3g}–{estimate.high:.3g}] s"
+        return f"{format_digits(estimate.value)} s"
+    value, low, high = map(format_digits, (estimate.value, estimate.low, estimate.high))
+    return f"{value} {ROUGH if estimate.rough else ''}[{low}–{high}] s"
 
 
 def _term(estimate: Estimate, factor: str) -> str:
     if estimate.value is None:
         return ""
-    return f"{'-' if estimate.value < 0 else '+'} {abs(estimate.value):.3g}{factor}"
+    return f"{'-' if estimate.value < 0 else '+'} {format_digits(abs(estimate.value))}{factor}"
 
 
 def _evidence(p_value: Estimate) -> str:
@@ -135,6 +137,6 @@ def _held_out(fit: Result) -> str:
     at, measured_s = cells[-1]
     unit = " utterances" if fit.params["axis"] == "batch size" else " s"
     return (
-        f"; fitted without {at:g}{unit}: predicted {seconds_text(time)}, measured {measured_s:.3g} s, "
+        f"; fitted without {at:g}{unit}: predicted {seconds_text(time)}, measured {format_digits(measured_s)} s, "
         f"{100 * error.value:+.1f} %"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stopwav.studies.comparable import Comparable
     from stopwav.studies.definition import Definitions
     from stopwav.studies.forecast import Forecast
+    from stopwav.studies.recognised_text import RecognisedText
     from stopwav.studies.spec import StudySpec
 
 # A line per study: its name, the question that it answers, and where its object is. It is imported when first needed.
@@ -61,6 +62,8 @@ class Study:
     # The settings that these stand for, where something else may stand in the place of one, such as a recipe file. The
     # second argument names the settings that were given and not left at their defaults.
     expand: Callable[[dict[str, Any], Collection[str]], dict[str, Any]] = lambda settings, given: settings
+    # What is to be said of the settings before and after that, in one line; "" for nothing.
+    expansion_note: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda settings, expanded: ""
     # How long a run of these settings may take.
     forecast: Callable[[Any], Forecast] | None = None
     # What would stop a run of these settings at once: pairs of a setting and the reason.
@@ -71,6 +74,8 @@ class Study:
     view: Callable[[StudyRun], Mapping[str, Any]] = lambda run: {}
     # How `diff` and `gate` compare two runs of it; None where they do not.
     comparable: Comparable | None = None
+    # The texts that engines recognised; None where its runs hold none.
+    texts: Callable[[StudyRun], list[RecognisedText]] | None = None
     # Its streams as a Chrome trace; None where it has none.
     trace: Callable[[Sequence[Record]], dict[str, Any]] | None = None
     # Several runs of this study alone, in place of the usual table on top of their page.
@@ -135,9 +140,19 @@ class StudyRun:
         with debug_mode(False):
             return self.study.charts(self)
 
+    @cached_property
+    def texts(self) -> list[RecognisedText] | None:
+        """The texts that its engines recognised; None where it holds none."""
+        return None if self.study.texts is None else self.study.texts(self)
+
     def document(self, detail: Detail) -> Document:
-        """Return the run as a document."""
-        return self.study.document(self, detail)
+        """Return the run as a document, with the recognised texts where they are asked for, and on the page."""
+        document = self.study.document(self, detail)
+        if not detail.page and not detail.print_texts:
+            return document
+        from stopwav.studies.recognised_text import text_blocks
+
+        return replace(document, blocks=(*document.blocks, *text_blocks(self.texts, detail)))
 
 
 def lazily(module: str, name: str) -> Callable[..., Any]:

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any
 
-from stopwav.errors import Caution
+from pydantic import BeforeValidator
+
+from stopwav.errors import Caution, StopwavError
+from stopwav.profiling.schedule import parse_schedule, schedule_text
 from stopwav.record import Piece, Record
+
+
+def _read_schedule(value: Any) -> str:
+    try:
+        return schedule_text(parse_schedule(value))
+    except StopwavError as error:
+        raise ValueError(str(error)) from error
+
+
+# A setting that holds a schedule as text, `wait=10,warmup=10,active=20,repeat=2`, however it was given.
+ScheduleText = Annotated[str, BeforeValidator(_read_schedule)]
 
 
 def traces_folder(record: Record) -> Path:

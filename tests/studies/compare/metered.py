@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from stopwav.measure import counter_check, energy_series
-from stopwav.measure.meters import Counter, Meter, Meters, NoMeter
+from stopwav.measure import energy_series, sampled_power
+from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
 from stopwav.studies.compare import engine_runner, passes
 
 
@@ -18,7 +18,7 @@ def meter_steadily(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "find_meters", lambda: meters)
     for name in ("MIN_WINDOW_S", "IDLE_S"):
         patch.setattr(energy_series, name, 0.05)
-    patch.setattr(counter_check, "LONGEST_GAP_S", 600.0)
+    patch.setattr(sampled_power, "LONGEST_GAP_S", 600.0)
 
 
 def meter_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -278,16 +278,21 @@ def test_an_external_log_is_integrated_over_the_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap_at", "seconds", "reason"),
-    [(20, 80, "a gap of 3.5 s"), (None, 12, "outside the meter log")],
+    ("gap_at", "seconds", "reason", "lost", "kept"),
+    [(20, 80, "a gap of 3.5 s", 2, (7, 9)), (None, 12, "outside the meter log", 21, (2, 0))],
 )
-def test_a_log_that_does_not_cover_the_windows_gives_no_energy_and_says_why(
-    gap_at: int | None, seconds: float, reason: str, tmp_path: Path
+def test_windows_that_the_log_does_not_cover_are_left_out_and_counted(
+    gap_at: int | None, seconds: float, reason: str, lost: int, kept: tuple[int, int], tmp_path: Path
 ) -> None:
     path = log_of(tmp_path / "meter.csv", 80.0, seconds=seconds, gap_at=gap_at)
     record = metered(tmp_path, {name: {} for name in ("a", "b")}, meter_csv=str(path))
-    notes = [length.metrics["energy_per_utterance_gross"].note for length in of_kind(record, "length")]
-    assert any(reason in note for note in notes)
+    (warning,) = (warning for warning in engine(record, "a").warnings if warning.code == "meter-log")
+    assert warning.message.startswith(f"{lost} of 24 windows are left out: ")
+    assert reason in warning.message
+    estimates = [length.metrics["energy_per_utterance_gross"] for length in of_kind(record, "length")]
+    for estimate, windows, joules in zip(estimates, kept, (40, 80), strict=True):
+        assert (estimate.n, estimate.value) == ((windows, pytest.approx(joules)) if windows else (0, None))
+        assert windows or reason in estimate.note
     assert command("report", record.path).code == 0
 
 

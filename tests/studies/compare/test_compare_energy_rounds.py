@@ -8,7 +8,9 @@ from compare_runs import run
 from metered import meter_steadily, metered_runner
 
 import stopwav
+from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
 from stopwav.record import Piece, Record
+from stopwav.studies.compare import forecast as forecast_module
 from stopwav.studies.compare import passes
 from stopwav.studies.compare import run as run_module
 from stopwav.studies.compare.forecast import forecast
@@ -102,13 +104,17 @@ def test_a_run_that_stops_between_two_lengths_resumes_with_the_next(engine: str,
     assert len({process_of(piece) for piece in energies(after)}) == 2
 
 
-def test_the_time_of_energy_by_hand(tmp_path: Path) -> None:
+def test_the_time_of_energy_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At RTF 1, in 3 rounds: load 3 s, idle 2, then warm-up and work at 1 s (3, 20) and at 2 s (6, 20)."""
 
     def seconds(**options: object) -> float:
         spec = CompareSpec(engines=["fake"], frames=[100, 200], save=tmp_path, **options)  # type: ignore[arg-type]
         return forecast(spec).seconds or 0.0
 
+    monkeypatch.setattr(forecast_module, "find_meters", lambda: Meters((), (NoMeter("none here"),), ()))
+    assert seconds(energy=True) == seconds()  # no meter, no energy
+    meter = Meter("bench", (Counter("gpu", lambda: 0),), 0.1)
+    monkeypatch.setattr(forecast_module, "find_meters", lambda: Meters((meter,), (), ("gpu",)))
     assert seconds(energy=True) - seconds() == pytest.approx(3 * (3 + 2 + 3 + 20 + 6 + 20))
     # A window has 2 s and there are three, however little time is given.
     assert seconds(energy=True, energy_time_s=1.0) - seconds() == pytest.approx(3 * (3 + 2 + 3 + 6 + 6 + 6))

@@ -11,7 +11,8 @@ from metered import meter_nothing, meter_steadily
 from stopwav import StopwavError
 from stopwav.record import Header, Piece, Record
 from stopwav.studies.compare.engine_runner import EngineRunner
-from stopwav.studies.compare.passes import find_run_meters, store_meter_log
+from stopwav.studies.compare.external_meter import await_readings, copy_readings
+from stopwav.studies.compare.passes import find_run_meters
 from stopwav.studies.compare.pieces import meter_log_of, resolutions_of, windows_span
 from stopwav.studies.compare.spec import CompareSpec
 
@@ -75,14 +76,17 @@ def test_the_readings_of_a_log_during_the_windows_are_copied_into_the_run(tmp_pa
     }
     path = tmp_path / "meter.csv"
     record = _recorded(tmp_path, data)
-    spec = CompareSpec(engines=["fake"], meter_csv=str(path))
-    # A meter that has not written as far yet is read later.
-    for log, stored in (("", None), ([0, 1, 2, 3], None), (range(-50, 50), 5)):
+    # What the meter has written by now is copied, nothing twice; the rest later, up to the end of the last window.
+    for log, stored in (("", []), ([0, 1], [0, 1]), ([0, 1, 2, 3], [0, 1, 2, 3]), (range(-50, 50), [0, 1, 2, 3, 4])):
         path.write_text("timestamp,watts\n" + "".join(f"{1e9 + at},{at + 100}\n" for at in log))
         with Record.resume(record.path) as opened:
-            store_meter_log(spec, opened)
+            copy_readings(path, opened)
         readings = meter_log_of(Record.read(record.path))
-        assert (None if readings is None else len(readings.times_s)) == stored
+        assert [at - 1e9 for at in (readings.times_s if readings else ())] == stored
+    # All is there: no file is needed any more, and nobody waits for it.
+    path.unlink()
+    with Record.resume(record.path) as opened:
+        assert await_readings(path, opened)
 
 
 def _recorded(folder: Path, data: dict[str, object]) -> Record:

@@ -13,6 +13,7 @@ from metered import unmetered_runner
 
 import stopwav
 from stopwav import StopwavError
+from stopwav.measure import meter_log
 from stopwav.record import Record, Result
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.studies.compare import passes
@@ -220,6 +221,7 @@ def test_a_meter_log_in_no_folder_is_refused_and_one_that_never_came_is_the_reas
     monkeypatch.setattr(passes, "EngineRunner", unmetered_runner)
     with pytest.raises(StopwavError, match="there is no folder"):
         run(["fake"], tmp_path, meter_csv=tmp_path / "nowhere" / "meter.csv")
+    monkeypatch.setattr(meter_log, "MIN_WAIT_S", 0.1)
     record = run(["fake"], tmp_path, meter_csv=tmp_path / "meter.csv", energy_time_s=0.1, rounds=1)
     (engine,) = of_kind(record, "engine")
     energy = engine.metrics["energy_per_audio_s_gross"]

@@ -1,5 +1,6 @@
 """`--traces`: a trace per cell that went well, from a pass that leaves the numbers alone."""
 
+import gzip
 import json
 import re
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import command
-from grid_runs import engine_file, run
+from grid_runs import FAST, engine_file, run
 
 import stopwav
 from stopwav.record import Record
@@ -76,6 +77,68 @@ def test_an_engine_without_torch_is_said_to_leave_nothing_for_the_profiler(tmp_p
     found = stopwav.analyse(traces_folder(record), report=False)
     assert found.operators == ()
     assert [(one.name, one.calls) for one in found.stages] == [("transcribe", 1)]
+
+
+def test_details_calls_names_and_compression_are_options_that_ask_for_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stopwav.studies.grid.spec.REPORT", FAST)
+    done = command(
+        "grid", torch_engine(tmp_path), "--durations", "0.5", "--batch-sizes", "2", "--quick", "--no-html",
+        "--trace-details", "stacks,shapes", "--trace-details", "flops", "--trace-calls", "3", "--trace-gzip",
+        "--trace-worker", "node7", "--save", tmp_path / "runs",
+    )  # fmt: skip
+    assert done.code == 0, done.stderr
+    (folder,) = (tmp_path / "runs").glob("grid-*-traces")
+    assert f"traces in {folder}" in done.stderr
+    # What it holds names the folder: traces of other details may follow.
+    stacks, trace = sorted((folder / "0.5s-x2-shapes-stacks-flops-3-calls").iterdir(), key=lambda path: path.suffix)[
+        ::-1
+    ]
+    assert re.fullmatch(r"node7\.\d+\.pt\.trace\.json\.gz", trace.name)
+    assert re.fullmatch(r"node7\.\d+\.self_cpu_time_total\.stacks\.txt", stacks.name)
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    products = [event["args"] for event in events if event["name"] == "aten::mm"]
+    assert [(product["Input Dims"][:2], product["flops"]) for product in products] == [([[2, 8], [8, 8]], 256)] * 3
+    assert [event["name"] for event in events if event.get("cat") == "stage"] == ["transcribe", "inference"] * 3
+    assert any(event.get("cat") == "python_function" for event in events)
+    assert any(line.split(" ")[0].endswith("aten::mm") for line in stacks.read_text().splitlines())
+
+
+def test_other_details_add_traces_to_a_run_that_has_some(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"durations": [0.5], "batch_sizes": [1], "resume": True}
+    run("fake,batch_ms=1", tmp_path, **{**options, "resume": False}, traces=True)
+    record = run("fake,batch_ms=1", tmp_path, **options, trace_calls=2)
+    again = run("fake,batch_ms=1", tmp_path, **options, trace_calls=2)
+    assert again.path.read_bytes() == record.path.read_bytes()
+    assert set(traces_of(record)) == {"0.5s-x1", "0.5s-x1-2-calls"}
+    assert [event["name"] for event in traces_of(record)["0.5s-x1-2-calls"]["traceEvents"]] == ["transcribe"] * 2
+    assert "trace-empty" in codes(record)[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--trace-details", "shape"), "--trace-details ['shape']: unknown detail 'shape'; did you mean 'shapes'?"),
+        (("--trace-details", ""), "unknown detail ''; there are shapes, stacks, flops, modules"),
+        (("--trace-calls", "0"), "--trace-calls 0: should be greater than 0"),
+        (("--trace-worker", "a/b"), "trace: worker name 'a/b' is not a file name"),
+    ],
+)
+def test_wrong_trace_options_are_named(flags: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = command("grid", "fake", *flags, "--save", tmp_path)
+    assert (done.code, list(tmp_path.iterdir())) == (2, [])
+    assert said in done.stderr
+
+
+def test_a_model_without_texts_can_be_measured(tmp_path: Path) -> None:
+    engine = Path(engine_file(tmp_path, "pass").removesuffix(":Own"))
+    engine.write_text(
+        engine.read_text().replace("def transcribe", "def process").replace("return [''] * B", "return B")
+    )
+    record = run(f"{engine}:Own", tmp_path, durations=[0.5], batch_sizes=[1, 2], traces=True)
+    assert [one.status for one in stopwav.results(record) if one.params["kind"] == "cell"] == ["ok", "ok"]
+    assert {event["name"] for trace in traces_of(record).values() for event in trace["traceEvents"]} == {"process"}
 
 
 def test_what_a_killed_pass_left_makes_room_for_the_whole_trace(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from synthetic_runs import saved
 import stopwav
 from stopwav.engines.registry import with_knob
 from stopwav.record import Record
-from stopwav.studies.latency.explain import Explanation, Gain, tried_knobs
+from stopwav.studies.latency.explain import RATE_TOLERANCE, Explanation, Gain, LeftOut, tried_knobs
 
 # An engine that spins, and offers to spin an eighth as long, to do nothing else, and what no machine has.
 SCRIPTED = """
@@ -132,8 +132,51 @@ def test_a_setting_that_crashes_or_is_not_here_is_left_out_with_the_reason() -> 
         {"crash=true": {"lost": lost}, "half=true": {"slowdown": -0.5}}, unavailable={"gpu=1": "none"}
     )
     found = explained(record)
-    assert found.left_out == (("crash=true", "crashed: signal 11"), ("gpu=1", "none"))
+    assert found.left_out == (
+        LeftOut("crash=true", "crashed: signal 11", "failed"),
+        LeftOut("gpu=1", "none", "unavailable"),
+    )
     assert [gain.setting for gain in found.gains] == ["half=true"]
+
+
+def writing(record: Record, setting: str, words: int) -> Record:
+    """The run, in which the engine with a setting writes so many words in every stream."""
+    for piece in record.pieces:
+        if piece.key[0] == "stream" and piece.key[2] == f"{BASE}{setting}":
+            *_, last = piece.data["trace"]["chunks"]
+            last["text"] = [" ".join(["piece"] * words)]
+    return record
+
+
+def test_random_weights_that_write_at_another_rate_are_not_ranked(tmp_path: Path) -> None:
+    settings = {"search=greedy": {"slowdown": -0.5}, "beam=5": {"slowdown": -0.3}}
+    record = writing(explained_run(settings, untrained=True), "", 20)
+    record = writing(writing(record, ",beam=5", 17), ",search=greedy", 3)
+    found = explained(record)
+    assert [gain.setting for gain in found.gains] == ["beam=5"]
+    assert [(setting.setting, setting.code) for setting in found.left_out] == [("search=greedy", "other-rate")]
+    assert found.words_per_s is not None
+    assert found.gains[0].words_per_s == pytest.approx(17 / 20 * found.words_per_s)
+    done = command("report", saved(record, tmp_path / "run.jsonl"))
+    text = " ".join(done.stdout.split())
+    assert f"not ranked: search=greedy: random weights write {3 / 20 * found.words_per_s:.1f} words a second" in text
+    assert "of 2 settings tried, 1 shortens the wait: beam=5" in text
+    assert "; 1 not ranked" in text
+    printed = json.loads(command("report", tmp_path / "run.jsonl", "--json").stdout)["explanation"]
+    assert [(item["setting"], item["code"]) for item in printed["left_out"]] == [("search=greedy", "other-rate")]
+
+
+@pytest.mark.parametrize(("words", "ranks"), [(100, True), (119, True), (121, False), (81, True), (79, False)])
+def test_rates_may_differ_by_a_fifth(words: int, ranks: bool) -> None:
+    assert RATE_TOLERANCE == 0.2
+    record = writing(writing(explained_run({"beam=1": {}}, rounds=1, untrained=True), "", 100), ",beam=1", words)
+    assert bool(explained(record).gains) is ranks
+
+
+def test_what_trained_weights_write_is_no_reason_not_to_rank() -> None:
+    found = explained(writing(explained_run({"beam=1": {}}, rounds=1), ",beam=1", 0))
+    assert [gain.setting for gain in found.gains] == ["beam=1"]
+    assert (found.words_per_s, found.gains[0].words_per_s) == (None, None)
 
 
 def test_an_algorithm_that_waits_less_is_a_gain_by_definition() -> None:
@@ -221,7 +264,9 @@ def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeC
     ]
     explanation = printed["explanation"]
     assert {gain["setting"] for gain in explanation["gains"]} == {"finish_ms=0.25", "service_ms=1.0"}
-    assert explanation["left_out"] == [{"setting": "final=quantum", "reason": "no quantum computer here"}]
+    assert explanation["left_out"] == [
+        {"setting": "final=quantum", "reason": "no quantum computer here", "code": "unavailable"}
+    ]
     quick = next(gain for gain in explanation["gains"] if gain["setting"] == "service_ms=1.0")
     # An eighth of the work, on a machine of whatever mood.
     assert quick["lag_p50"]["value"] < 1
@@ -245,7 +290,7 @@ def test_a_plan_file_asks_for_it_too(engine: str, tiny_corpus: MakeCorpus, tmp_p
     assert "offers to try: 2" in " ".join(checked.stdout.split())
     (ran,) = stopwav.run(plan)
     assert ran.record is not None, ran.error
-    assert explained(ran.record).left_out == (("final=quantum", "no quantum computer here"),)
+    assert explained(ran.record).left_out == (LeftOut("final=quantum", "no quantum computer here", "unavailable"),)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from stored_runs import HOSTILE
 
 from stopwav.stats.change import answer_all, ask_nothing, ask_ratio
 from stopwav.studies.latency.document import explanation_finding
-from stopwav.studies.latency.explain import Explanation, Gain, ranked
+from stopwav.studies.latency.explain import Explanation, Gain, LeftOut, ranked
 from stopwav.studies.study import StudyRun
 
 BEFORE = (0.040, 0.042, 0.041)
@@ -30,7 +30,7 @@ def gain(setting: str, factor: float, algorithmic_s: float = 0.0, rounds: int = 
     return Gain(setting, algorithmic_s, felt, p95, p50, wer)
 
 
-def explanation(*gains: Gain, left_out: tuple[tuple[str, str], ...] = ()) -> Explanation:
+def explanation(*gains: Gain, left_out: tuple[LeftOut, ...] = ()) -> Explanation:
     return Explanation("emformer", "longest_wait_p95", ranked(gains), left_out)
 
 
@@ -42,7 +42,10 @@ def shown(of: Explanation) -> StudyRun:
 
 
 EXPLANATION = explanation(
-    gain("beam=1", 1.0), gain("dtype=int8", 0.5), gain("segment=8", 0.9, -0.08), left_out=(("device=cuda", "no GPU"),)
+    gain("beam=1", 1.0),
+    gain("dtype=int8", 0.5),
+    gain("segment=8", 0.9, -0.08),
+    left_out=(LeftOut("device=cuda", "no GPU", "unavailable"),),
 )
 
 
@@ -85,7 +88,7 @@ def test_markdown_is_a_table_with_a_row_for_each_setting() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_do_nothing(name: str) -> None:
-    found = explanation(gain(name, 0.5), left_out=((name, name),))
+    found = explanation(gain(name, 0.5), left_out=(LeftOut(name, name, "failed"),))
     assert "\x1b" not in printed(shown(found))
     html = table_of(markdown(shown(found)))
     assert not any(tag in html for tag in ("<script", "<img", "<a "))

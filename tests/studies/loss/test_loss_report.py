@@ -5,6 +5,7 @@ import io
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import altair
 import pytest
@@ -79,6 +80,19 @@ def test_one_round_is_ranked_by_its_times(tmp_path: Path) -> None:
     assert "no verdict" in found["quick"].metrics["rank"].note
 
 
+def test_one_round_names_no_winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    record = made_up(tmp_path, time_s, checks={"slow": checked(), "quick": checked()}, rounds=1)
+    text = " ".join(command("report", record.path).stdout.split())
+    assert "quick came first among the exact losses in this one round" in text
+    assert "the fastest" not in text
+    assert "(1) quick" in text
+    assert "(2) slow" in text
+    page = tmp_path / "page.html"
+    command("report", record.path, "--html", page)
+    assert "the fastest" not in page.read_text()
+
+
 def test_the_terminal_shows_the_table_of_the_field(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     printed = command("report", record.path)
@@ -104,6 +118,51 @@ def test_it_is_readable_at_80_columns(record: Record, monkeypatch: pytest.Monkey
     printed = command("report", record.path, "--all").stdout
     assert max(map(len, printed.splitlines()[:-1])) <= 80
     assert "gradient_deviation" in printed
+
+
+def test_the_largest_batch_fits_80_columns_in_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times_ms = {"optimized-transducer": 15_204.0, "k2-pruned,range=5": 210.0, "warp-rnnt-compact": 1_520.0}
+    checks = {name: checked(gap=0.1 if "pruned" in name else None) for name in times_ms}
+    record = made_up(tmp_path, lambda loss, *_: times_ms[loss] / 1e3, checks={**checks, "gone": {}}, largest_batch=True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = command("report", record.path).stdout.splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    (head,) = [line.split() for line in lines if line.split()[:1] == ["rank"]]
+    assert head == ["rank", "loss", "ms", "forward", "backward", "memory", "error", "batch"]
+
+
+def test_times_of_seconds_are_written_without_exponents(tmp_path: Path) -> None:
+    record = made_up(tmp_path, lambda *_: 1.5234, checks={"slow": checked()})
+    page = tmp_path / "page.html"
+    printed = command("report", record.path, "--html", page)
+    (memory,) = [chart for name, chart in StudyRun(record).charts.items() if name == "memory"]
+    assert "slow 1523 ms, 100 MB" in memory.description
+    assert "e+0" not in printed.stdout
+    assert "1523" in printed.stdout
+    drawn = "".join(chart_svg(chart.spec) for chart in StudyRun(record).charts.values())
+    assert "e+" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "code"),
+    [
+        ({"order": "file"}, "4 batches of 2, in the order of the file; 12", None),
+        (
+            {"order": "file", "first": 2, "skip": 1},
+            "2 batches of 2, in the order of the file, from batch 2 on; 12",
+            None,
+        ),
+        ({"order": "longest-first", "first": 1}, "1 batch of 2, longest first, from batch 1 on; 12", "first-batches"),
+        ({"sort": "pairs"}, "4 batches of 2, sorted; 12", None),
+    ],
+)
+def test_the_order_and_the_choice_of_batches_are_said(
+    tmp_path: Path, options: dict[str, Any], title: str, code: str | None
+) -> None:
+    record = made_up(tmp_path, lambda *_: 0.01, checks={"quick": checked()}, batches=options.get("first", 4), **options)
+    assert title in command("report", record.path).stdout
+    (result,) = stopwav.results(record)
+    assert [warning.code for warning in result.warnings if "batches" in warning.code] == ([code] if code else [])
 
 
 def test_columns_that_were_sorted_separately_are_warned_about(tmp_path: Path) -> None:

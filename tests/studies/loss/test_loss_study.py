@@ -126,13 +126,15 @@ def test_what_runs_out_of_memory_is_that_batchs_result(two_rounds: Record) -> No
 def test_settings_are_varied_and_the_largest_batch_is_found(tmp_path: Path) -> None:
     # A limit of its own, as the default is what happens to be free.
     options = {"batches": 1, "largest_batch": True, "memory_limit_gb": 8.0}
-    record = run(["torch"], tmp_path, batch_size=[4, 8], **options)
+    record = run(["torch"], tmp_path, batch_size=[3, 8], **options)
     results = stopwav.results(record)
-    assert [result.name for result in results] == ["torch (b4 v12)", "torch (b8 v12)"]
-    assert [result.params["batch_size"] for result in results] == [4, 8]
-    # All eight utterances fit.
-    assert [piece.key[2:] for piece in record.pieces if piece.key[0] == "largest"] == [[12, 4], [12, 8]]
+    assert [result.name for result in results] == ["torch (b3 v12)", "torch (b8 v12)"]
+    assert [result.params["batch_size"] for result in results] == [3, 8]
+    # All eight utterances fit, and are tried although they are not twice six.
+    assert [piece.key[2:] for piece in record.pieces if piece.key[0] == "largest"] == [[12, 3], [12, 6], [12, 8]]
     assert {result.metrics["largest_batch"].value for result in results} == {8}
+    note = "at least: nothing failed up to 8, and the corpus has 8 utterances"
+    assert {result.metrics["largest_batch"].note for result in results} == {note}
 
 
 def test_a_larger_batch_holds_the_smaller_ones(tmp_path: Path) -> None:
@@ -157,6 +159,11 @@ def test_a_larger_batch_holds_the_smaller_ones(tmp_path: Path) -> None:
         (["torch"], {"device": "tpu"}, "device=tpu: must be cpu, cuda or cuda:N"),
         (["torch"], {"batch_size": [2], "max_frames": 50}, "give one of them, not both"),
         (["torch"], {"batch_size": [100]}, "too few for a batch of 100"),
+        (["torch"], {"sort": "pairs", "order": "file"}, "--sort is --order sorted, and --order is file"),
+        (["torch"], {"first": 2, "batches": 3}, "--first and --batches: give one of them"),
+        (["torch"], {"skip": 2, "batches": None}, "--skip 2: needs --first"),
+        (["torch"], {"first": 2, "skip": 4, "batches": None}, "--skip 4: 4 batches in all"),
+        (["torch", "oracle"], {"profile": True}, "--profile with oracle: .* profile `torch`"),
     ],
 )
 def test_what_cannot_be_measured_is_an_error_at_once(
@@ -196,7 +203,8 @@ def test_sort_may_stand_alone(
 def test_every_flag_of_the_command_line_reaches_the_run(tmp_path: Path) -> None:
     options = (
         "--shapes", shapes_file(tmp_path), "--tokenizer", "chars", "--subsampling", "2", "--max-frames", "60",
-        "--buckets", "2", "--batches", "1", "--vocab", "8", "--dim", "4", "--blank", "1", "--dtype", "float64",
+        "--order", "file", "--first", "1", "--skip", "1", "--buckets", "2",
+        "--vocab", "8", "--dim", "4", "--blank", "1", "--dtype", "float64",
         "--device", "cpu", "--largest-batch", "--profile", "--profile-schedule", "0,1,1,2", "--rounds", "2", "--quick",
         "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path, "--all",
     )  # fmt: skip
@@ -210,6 +218,7 @@ def test_every_flag_of_the_command_line_reaches_the_run(tmp_path: Path) -> None:
     record = Record.read(path)
     expected = {
         "tokenizer": "chars", "subsampling": 2, "batch_size": None, "max_frames": 60, "sort": False, "buckets": 2,
+        "order": "file", "first": 1, "skip": 1,
         "batches": 1, "vocab": [8], "dim": 4, "blank": 1, "dtype": "float64", "device": "cpu", "largest_batch": True,
         "rounds": 1, "time_limit_s": 100, "memory_limit_gb": 30, "seed": 2,
     }  # fmt: skip
@@ -218,6 +227,11 @@ def test_every_flag_of_the_command_line_reaches_the_run(tmp_path: Path) -> None:
     # A trace per repetition of the schedule; no number comes from them.
     *others, trace = record.pieces
     assert len(trace.data["files"]) == 2
+    assert trace.data["active"] == 1
+    page = path.with_suffix(".html").read_text()
+    for text in ("Under the profiler", "Operators of torch", "aten::", "Memory over time: torch"):
+        assert text in page
+    assert "| aten::" in command("report", path, "--markdown").stdout
     events = json.loads((tmp_path / trace.data["files"][0]).read_text())["traceEvents"]
     assert any(event.get("cat") == "cpu_op" for event in events)
     without = Record(path, record.header, others, complete=True)
@@ -249,7 +263,7 @@ def test_a_file_can_name_losses(tmp_path: Path) -> None:
     file.write_text(f"quick: true\nstudies:\n  - loss: {{losses: [torch], sort: true, {settings}}}\n")
     printed = command("run", file, "--no-html")
     assert printed.code == 0, printed.stderr
-    assert "torch is the fastest exact loss" in printed.stdout
+    assert "torch is the only exact loss that was measured" in printed.stdout
     (path,) = tmp_path.glob("loss-*.jsonl")
     assert Record.read(path).header.spec["sort"] == "pairs"
     file.write_text("studies:\n  - loss: {losses: [torhc]}\n")

@@ -15,7 +15,7 @@ from stopwav.studies.spec import flag_of, setting_of
 from stopwav.studies.study import find_study, study_names
 
 # Of a study's verb, what says how to print and not what to measure: options of `stopwav run` itself.
-PRINTING = {"json", "list", "all", "no-html", "quick", "scientific", "unfold", "labels"}
+PRINTING = {"json", "list", "all", "no-html", "quick", "scientific", "unfold", "labels", "print-texts"}
 
 ENGINES = "studies:\n  - latency:\n      engines: [fake]\n"
 

@@ -1,5 +1,6 @@
 """SpeechBrain's profiling recipe as it is: read as data, with what it does not know named."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,15 @@ from stopwav.studies.plan.plan_file import read_plan
 from stopwav.studies.plan.speechbrain_recipe import is_recipe, read_recipe
 
 MODEL = "pretrained_model:\n  source: speechbrain/some-model\n  type: EncoderASR\n"
+
+
+def device() -> str:
+    """As SpeechBrain's script chooses it."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def read(folder: Path, text: str) -> dict[str, Any]:
@@ -49,6 +59,7 @@ profiling_dimensions:
         "audio": str(tmp_path / "recipe" / ".." / "samples" / "speech.flac"),
         "triangle": False,
         "traces": True,
+        "device": device(),
     }
 
 
@@ -143,6 +154,7 @@ def test_a_plan_file_may_name_a_recipe_and_what_it_says_itself_wins(tmp_path: Pa
         "triangle": False,
         "traces": False,
         "rounds": 1,
+        "device": device(),
     }
     assert run.spec.durations == [3.0]
 

@@ -276,7 +276,7 @@ def test_every_flag_of_the_command_line_reaches_the_run(few_shapes: Path, tmp_pa
         "--shapes", few_shapes, "--max-frames", "100", "--sort", "--steps", "1", "--depth", "1", "--modules", "*conv",
         "--modules", "joiner.*", "--optimizer", "sgd", "--dtype", "bfloat16", "--autocast", "--device", "cpu",
         "--rounds", "2", "--quick", "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path,
-        "--no-html", "--labels", "conv",
+        "--no-html", "--labels", "conv", "--frames", "encoder", "--subsampling", "4",
     )  # fmt: skip
     printed = command("step", TINY, *options)
     assert printed.code == 0, printed.stderr
@@ -287,7 +287,7 @@ def test_every_flag_of_the_command_line_reaches_the_run(few_shapes: Path, tmp_pa
         "model": TINY, "shapes": str(few_shapes), "max_frames": 100, "batch_size": None, "sort": True, "steps": 1,
         "depth": 1, "modules": ["*conv", "joiner.*"], "optimizer": "sgd", "dtype": "bfloat16", "autocast": True,
         "compile": False, "device": "cpu", "rounds": 1, "time_limit_s": 100, "memory_limit_gb": 30, "profile": False,
-        "seed": 2,
+        "seed": 2, "frames": "encoder", "subsampling": 4, "tokenizer": None,
     }  # fmt: skip
     assert Record.read(path).header.spec == expected
     assert "give one of them" in command("step", TINY, *options, "--unfold").stderr

@@ -135,11 +135,11 @@
     const pan = make("div", { className: "pan", tabIndex: 0 });
     pan.setAttribute("role", "region");
     pan.setAttribute("aria-label", "Timeline, scrolls sideways");
-    const reference = make("p", { className: "aside" }, make("b", { textContent: "Spoken: " }), make("bdi", { textContent: one.text }));
+    const reference = make("p", { className: "aside" }, make("b", { textContent: "Spoken: " }), make("bdi", { textContent: one.text || "no transcript" }));
     const list = make("dl", { className: "now" }), clock = make("output", {});
     const slider = make("input", { type: "range", min: 0, step: 0.01 }), play = make("button", { type: "button", className: "quiet", textContent: "Play" });
     slider.setAttribute("aria-label", "Moment, in seconds");
-    const notes = [one.envelope_note, one.words.length ? "" : "The times of these words are not known.", ...new Set(one.lanes.filter((lane) => lane.round).map((lane) => `${lane.engine}: round ${lane.round + 1}`))];
+    const notes = [one.envelope_note, one.words.length || !one.text ? "" : "The times of these words are not known.", ...new Set(one.lanes.filter((lane) => lane.round).map((lane) => `${lane.engine}: round ${lane.round + 1}`))];
     const remarks = notes.filter(Boolean).map((text) => make("p", { className: "aside", textContent: text }));
     stage.replaceChildren(pan, make("div", { className: "play" }, play, slider, clock), list, reference, ...remarks, history(one));
     const drawn = draw(one, pan.clientWidth - 2 * parseFloat(getComputedStyle(pan).paddingLeft));

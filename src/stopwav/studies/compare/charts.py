@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, chart_of, colour, engine_keys, ink, shape, spec_of
+from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_interval, plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text
@@ -95,10 +95,10 @@ def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], *, b
     log = alt.Scale(type="log", nice=False, padding=28)
     # Zero errors have a place on an axis from zero; sizes differ by orders of magnitude.
     scale, cost_title = (alt.Scale(zero=True, nice=True), "WER, %") if by_errors else (log, "parameters")
-    cost_axis = alt.Axis(format="~g" if by_errors else "~s", tickCount=6)
+    cost_axis = alt.Axis(format=TICKS if by_errors else "~s", tickCount=6)
     rtfx_title = "RTFx (times faster than real time)"
     base = chart_of(rows).encode(
-        x=alt.X("rtfx:Q", scale=log, title=rtfx_title, axis=alt.Axis(grid=False, format="~g", tickCount=6)),
+        x=alt.X("rtfx:Q", scale=log, title=rtfx_title, axis=alt.Axis(grid=False, format=TICKS, tickCount=6)),
         y=alt.Y("cost:Q", scale=scale, title=cost_title, axis=cost_axis),
     )
     own = base.encode(color=colour(names, shown))
@@ -111,8 +111,8 @@ def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], *, b
     )
     tooltip = [
         alt.Tooltip("engine:N"),
-        alt.Tooltip("rtfx:Q", title="RTFx", format=".3~g"),
-        alt.Tooltip("cost:Q", title=cost_title, format=".3~g" if by_errors else ",d"),
+        alt.Tooltip("rtfx:Q", title="RTFx", format=VALUES),
+        alt.Tooltip("cost:Q", title=cost_title, format=VALUES if by_errors else ",d"),
     ]
     marks = own.mark_point(filled=True, size=MARK_SIZE, opacity=1).encode(shape=shape(names, shown), tooltip=tooltip)
     letters = base.mark_text(align="left", dx=14, dy=-12, fontSize=12, fill=ink("ink")).encode(text="letter:N")
@@ -129,13 +129,13 @@ def _length_chart(comparison: Comparison, curve: Curve) -> Chart | None:
     names, shown = _titles(comparison), list(dict.fromkeys(str(row["engine"]) for row in known))
     fits = _fit_rows(comparison, curve.scale) if curve.fitted else []
     log = alt.Scale(type="log", nice=False, padding=16)
-    ticks = alt.Axis(grid=False, format="~g", values=lengths)
+    ticks = alt.Axis(grid=False, format=TICKS, values=lengths)
     x = alt.X("length_s:Q", scale=log, title="length of the input, s", axis=ticks)
     title = f"{curve.title.rstrip(',')}, {curve.unit}"
-    y = alt.Y("value:Q", scale=log, title=title, axis=alt.Axis(format="~g", tickCount=6))
+    y = alt.Y("value:Q", scale=log, title=title, axis=alt.Axis(format=TICKS, tickCount=6))
     tooltip = [
         alt.Tooltip("engine:N"),
-        alt.Tooltip("length_s:Q", title="s of input", format="~g"),
+        alt.Tooltip("length_s:Q", title="s of input", format=TICKS),
         alt.Tooltip("text:N", title=curve.unit),
     ]
     base = chart_of([row for row in rows if row["engine"] in shown]).encode(x=x, color=colour(names, shown))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stopwav.record import UNTRAINED, Result
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Result
 from stopwav.stats import Estimate
 from stopwav.studies.compare.card import Card
 from stopwav.studies.compare.energy import NO_METER, meter_text
@@ -35,12 +35,13 @@ SUMMARY = {
     "idle_power": True,
     "sampled_to_counter": True,
     "wer": False,
+    "cer": False,
 }
 # The headings of verdicts, and the axes of the Pareto front.
 SHORT_NAMES = {"parameters": "parameters", "latency_mean": "latency", "rtf": "RTF", ENERGY: "energy", "wer": "WER"}
 MARKS = {"supported": "✓", "not supported": "✗", "undecided": "?"}
 # What a table shows where a value is absent, by the code that says why.
-ABSENT = {NO_METER: "no meter", UNTRAINED: UNTRAINED}
+ABSENT = {NO_METER: "no meter", UNTRAINED: UNTRAINED, NO_TRANSCRIPT: WITHOUT_TRANSCRIPT}
 DASH = "–"
 # From here on a count has a letter for its thousands: nobody reads the digits of 12,345,678,901 multiply-adds.
 _LARGE = (("T", 1e12), ("G", 1e9), ("M", 1e6))

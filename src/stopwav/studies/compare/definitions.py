@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stopwav.studies.definition import Definition, Definitions, ratio, seconds, size
+from stopwav.studies.definition import ERROR_RATES, Definition, Definitions, ratio, seconds, size
 from stopwav.studies.growth import GROWTH
 
 
@@ -34,15 +34,7 @@ INPUTS = {
     "rtfx": Definition(
         "inverse real-time factor (RTFx)", "", "Seconds of audio processed per second: 1 / RTF.", headline="RTFx"
     ),
-    "wer": Definition(
-        "word error rate (WER)",
-        "",
-        "Σ (substitutions + deletions + insertions) / Σ reference words.",
-        scale=100,
-        rests_on_text=True,
-        rests_on_speed=False,
-        headline="WER, %",
-    ),
+    **ERROR_RATES,
     "emitted_tokens": Definition(
         "emitted tokens",
         "",

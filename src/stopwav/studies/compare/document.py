@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopwav.record import UNTRAINED, Result
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
 from stopwav.report.document import (
     EVERYWHERE,
     PAGE,
@@ -51,7 +51,7 @@ from stopwav.studies.compare.comparison import (
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.expectation import JudgedExpectation
 from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
-from stopwav.studies.definition import Definition
+from stopwav.studies.definition import ERROR_RATES, Definition
 from stopwav.studies.study import StudyRun
 
 METHOD = (
@@ -63,6 +63,8 @@ MOST_PAIRS_IN_WORDS = 3
 # Engines differ in their options and have long names: more of them make no title.
 MOST_NAMES_IN_TITLE = 3
 
+# What a cell says, and a reason need not.
+_SAID = (UNTRAINED, NO_TRANSCRIPT)
 _UNITS = {("s", 1e3): ", ms", ("J", 1.0): ", J", ("W", 1.0): ", W"}
 
 
@@ -168,7 +170,7 @@ def _missing_reasons(comparison: Comparison) -> list[str]:
     for metric in SUMMARY:
         for engine in comparison.engines:
             estimate = comparison.estimate(engine, metric)
-            if estimate is not None and estimate.low is None and estimate.note and estimate.code != UNTRAINED:
+            if estimate is not None and estimate.low is None and estimate.note and estimate.code not in _SAID:
                 letters, labels = reasons.setdefault(estimate.note, ({}, {}))
                 letters[comparison.letter(engine.name)] = labels[_label(metric)] = None
     return [f"{', '.join(letters)}: {'; '.join(labels)}: {reason}" for reason, (letters, labels) in reasons.items()]
@@ -273,7 +275,7 @@ def _doubts(code: str, metric: str) -> bool:
         return metric.startswith(("energy_", "mean_power", "idle_power", "sampled_"))
     if code == "net-too-small":
         return metric == "energy_per_audio_s_net"
-    return code == "languages" and metric == "wer"
+    return code in ("languages", NO_TRANSCRIPT) and metric in ERROR_RATES
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import median
 
 from stopwav.errors import Caution, StopwavError
 from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy, whole_joules
-from stopwav.measure.meter_log import MeterLog, read_meter_log
+from stopwav.measure.meter_log import MeterLog
 from stopwav.record import Record
 from stopwav.stats import Estimate, summarise_rounds
 from stopwav.studies.compare.engine_runner import FRAME_S
-from stopwav.studies.compare.pieces import EnergyRun, EngineData, meter_log_of, meters_of, resolutions_of
+from stopwav.studies.compare.external_meter import covered_runs, log_fault
+from stopwav.studies.compare.pieces import EXTERNAL, EnergyRun, EngineData, meters_of, resolutions_of
 
-EXTERNAL = "external meter"
 TOTAL = "total"
 # The code of an estimate that has no value because nothing metered it.
 NO_METER = "no-meter"
@@ -53,16 +52,18 @@ class Energy:
     resolutions: Mapping[str, CounterResolution] = field(default_factory=dict)
 
 
-def energy_of(record: Record, engines: Sequence[EngineData]) -> Energy | None:
-    """Return what the run holds of energy; None where it was not asked for."""
+def energy_of(
+    record: Record, engines: Sequence[EngineData], log: MeterLog | None = None, fault: str = ""
+) -> Energy | None:
+    """Return what the run holds of energy, with the log of an external meter; None where it was not asked for."""
     if not record.header.spec["energy"]:
         return None
-    log, fault = _read_log(record)
     meters, resolutions = meters_of(record), resolutions_of(record)
     runs = [run for engine in engines for length in engine.energy.values() for run in length]
     parts = list(dict.fromkeys(part for run in runs for window in run.windows for part in window.joules))
     if log is not None:
-        return Energy(EXTERNAL, (EXTERNAL, *parts), "", log, resolutions=resolutions)
+        parts = [part for part in parts if part != EXTERNAL]
+        return Energy(EXTERNAL, (EXTERNAL, *parts), "", log, log_fault(runs, fault), resolutions)
     if not runs:
         missing = "not measured yet" if meters is None else "; ".join(meters["missing"])
         return Energy(None, (), f"no meter: {fault or missing}", None, fault)
@@ -92,7 +93,7 @@ def joules_by_round(energy: Energy, runs: Sequence[EnergyRun]) -> dict[int, floa
     if energy.part is None:
         return {}
     try:
-        return {run.round: median(_gross(energy, energy.part, run)) for run in runs}
+        return {run.round: median(_gross(energy, energy.part, run)) for run in covered_runs(energy.part, runs)}
     except StopwavError:
         return {}
 
@@ -146,19 +147,13 @@ def disagreement_warnings(runs: Sequence[EnergyRun]) -> Iterator[Caution]:
             )
 
 
-def _read_log(record: Record) -> tuple[MeterLog | None, str]:
-    """The log of the external meter, from the run or else from its file, and what is wrong with it."""
-    stored, path = meter_log_of(record), record.header.spec["meter_csv"]
-    if stored is not None or path is None:
-        return stored, ""
-    try:
-        return read_meter_log(Path(path)), ""
-    except StopwavError as error:
-        return None, str(error)
-
-
 def _compared_part(devices: Sequence[str], parts: Sequence[str]) -> str | None:
-    """The part that does the work of all engines, where it is metered: the GPU they run on, or the processor."""
+    """The part that does the work of all engines, where it is metered: the GPU they run on, or the processor.
+
+    On a board it is what its only sensor measures, wherever that is wired.
+    """
+    if len(parts) == 1 and not parts[0].startswith(("gpu", "cpu ", "dram", "platform")):
+        return parts[0]
     if len(devices) != 1:
         return None
     kind, _, index = devices[0].partition(":")
@@ -169,6 +164,7 @@ def _compared_part(devices: Sequence[str], parts: Sequence[str]) -> str | None:
 def _part_metrics(energy: Energy, part: str, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
     audio_s = frames * FRAME_S
     try:
+        runs = covered_runs(part, runs)
         gross = [_gross(energy, part, run) for run in runs]
         net = [_net(energy, part, run) for run in runs]
         power = [[_joules(energy, part, run, window) / window.seconds for window in run.windows] for run in runs]
@@ -200,7 +196,8 @@ def _overall(
 ) -> Estimate:
     try:
         by_length = [
-            {run.round: median(per_window(energy, part, run)) for run in runs} for runs in engine.energy.values()
+            {run.round: median(per_window(energy, part, run)) for run in covered_runs(part, runs)}
+            for runs in engine.energy.values()
         ]
     except StopwavError as error:
         return Estimate(None, unit="J", note=str(error))
@@ -232,9 +229,6 @@ def _idle_w(energy: Energy, part: str, run: EnergyRun) -> float:
 
 
 def _joules(energy: Energy, part: str, run: EnergyRun, window: WindowEnergy) -> float:
-    if part == EXTERNAL:
-        assert energy.log is not None
-        return energy.log.joules(window.begin_s, window.end_s)
     joules = whole_joules(window.joules, run.whole) if part == TOTAL else window.joules.get(part)
     if joules is None:
         raise StopwavError(f"{part}: {window.missing.get(part, 'no value in a window')}")
@@ -247,12 +241,26 @@ def _labelled(estimate: Estimate, energy: Energy, part: str, runs: Sequence[Ener
 
 
 def _meter_text(energy: Energy, part: str, runs: Sequence[EnergyRun]) -> str:
-    """The part, what metered it, and the counter resolution."""
+    """The part, what metered it, and the resolution: of its counter, of its log, or of its samples."""
+    if part == EXTERNAL and energy.log is not None:
+        source = f" ({energy.log.source})" if energy.log.source else ""
+        return f"{EXTERNAL}{source}, a reading every {energy.log.interval_s:.2g} s"
     resolution = energy.resolutions.get(part)
     steps = ""
     if resolution is not None and resolution.step_j is not None and resolution.interval_s is not None:
         steps = f" (steps of {resolution.step_j:.2g} J or more, every {1e3 * resolution.interval_s:.3g} ms)"
-    return f"{part if part == EXTERNAL else f'{part} by {runs[0].source}'}{steps}"
+    return f"{part} by {runs[0].source}{steps or _sampling(part, runs)}"
+
+
+def _sampling(part: str, runs: Sequence[EnergyRun]) -> str:
+    """How often power was sampled, and how long at most it was not; empty for a part that has a counter."""
+    parts = runs[0].whole if part == TOTAL else (part,)
+    windows = [window for run in runs for window in run.windows if set(parts) <= set(run.sampled_parts)]
+    if not sum(window.samples for window in windows):
+        return ""
+    interval_s = sum(window.seconds for window in windows) / sum(window.samples for window in windows)
+    gap_s = max(window.longest_gap_s or 0.0 for window in windows)
+    return f" (power sampled every {1e3 * interval_s:.3g} ms, at most {1e3 * gap_s:.3g} ms apart)"
 
 
 def _resolution_metrics(resolution: CounterResolution | None) -> dict[str, Estimate]:

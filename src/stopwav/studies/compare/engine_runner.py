@@ -12,7 +12,8 @@ from stopwav.engines.registry import make
 from stopwav.errors import StopwavError
 from stopwav.measure.clock import clock_for
 from stopwav.measure.energy_series import WindowEnergy, idle_window, with_external, work_windows
-from stopwav.measure.meters import NoMeter, find_meters
+from stopwav.measure.meter import NoMeter
+from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan, Scalar
 from stopwav.measure.sampler import warm_up
 from stopwav.speech.audio import Audio, load
@@ -123,12 +124,17 @@ class EngineRunner:
             "emitted_tokens": _emitted(self._engine),
         }
 
-    def energy(self, frames: int, seed: int, plan: Plan, time_s: float, external: bool) -> dict[str, Any]:
-        """Return the windows of one input that repeats, and the idle window before them; raise without a meter."""
+    def energy(
+        self, frames: int, seed: int, plan: Plan, time_s: float, external: bool, log_interval_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Return the windows of one input that repeats, and the idle window before them; raise without a meter.
+
+        With an `external` meter they are long enough for its log, which has a reading every `log_interval_s` seconds.
+        """
         meters = find_meters()
         meter = meters.joined()
         if external:
-            meter = with_external(meter)
+            meter = with_external(meter, log_interval_s)
         if isinstance(meter, NoMeter):
             raise StopwavError(f"no meter: {meter.reason}")
         call = _Call(self._engine, _speech(self._engine, frames, seed))
@@ -142,6 +148,7 @@ class EngineRunner:
             "source": meter.source,
             "tick_s": meter.tick_s,
             "whole": list(meters.whole),
+            "sampled_parts": [part for part in meter.parts if meter.has_only_power(part)],
             "idle": asdict(self._idle),
             "windows": [asdict(window) for window in windows],
             "cautions": [[caution.code, caution.message] for caution in cautions],

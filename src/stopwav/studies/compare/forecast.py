@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from statistics import median
 
 from stopwav.measure.energy import IDLE_S, MIN_WINDOW_S
-from stopwav.measure.energy_series import MIN_WINDOWS
+from stopwav.measure.energy_series import MIN_WINDOWS, external_window_s
+from stopwav.measure.meter import NoMeter
+from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
 from stopwav.record import Record, runs_in
 from stopwav.speech.corpus import load_corpus
 from stopwav.studies.compare.engine_runner import FRAME_S
+from stopwav.studies.compare.external_meter import log_interval_s
 from stopwav.studies.compare.pieces import read_engines
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
 from stopwav.studies.forecast import (
@@ -45,7 +49,9 @@ def forecast(spec: CompareSpec) -> Forecast:
         total_s += _engine_s(spec, rtf, load_s, mean_s)
     if assumed:
         basis.append(assumption(assumed, spec.save))
-    if spec.energy:
+    if spec.energy and _window_s(spec) is None:
+        basis.append("no energy: there is no meter")
+    elif spec.energy:
         basis.append(f"energy for {spec.energy_time_s:g} s at each length, less where it is known sooner")
     return Forecast(total_s, tuple(basis))
 
@@ -68,12 +74,24 @@ def _engine_s(spec: CompareSpec, rtf: float, load_s: float, mean_s: float) -> fl
 
 def _energy_s(spec: CompareSpec, plan: Plan, calls_s: Sequence[float], load_s: float) -> float:
     """Seconds of energy: in each round one process, which idles once and then works at every length."""
-    if not spec.energy:
+    window_s = _window_s(spec)
+    if window_s is None:
         return 0.0
     rounds = energy_rounds(spec)
-    work_s = max(spec.energy_time_s / rounds, MIN_WINDOWS * MIN_WINDOW_S)
+    work_s = max(spec.energy_time_s / rounds, MIN_WINDOWS * max(window_s, MIN_WINDOW_S))
     lengths_s = sum(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s) + work_s for call_s in calls_s)
-    return rounds * (load_s + IDLE_S + lengths_s)
+    return rounds * (load_s + max(window_s, IDLE_S) + lengths_s)
+
+
+def _window_s(spec: CompareSpec) -> float | None:
+    """The shortest window that the meters of this machine need; None where energy will not be measured."""
+    if not spec.energy:
+        return None
+    meter = find_meters().joined()
+    window_s = 0.0 if isinstance(meter, NoMeter) else meter.min_window_s
+    if spec.meter_csv is not None:
+        return max(window_s, external_window_s(log_interval_s(Path(spec.meter_csv))))
+    return None if isinstance(meter, NoMeter) else window_s
 
 
 def _earlier(engine: str, runs: Sequence[Record]) -> tuple[float, float, str] | None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from stopwav.errors import StopwavError
 from stopwav.measure.counter_check import counter_resolutions
-from stopwav.measure.energy import IDLE_S
-from stopwav.measure.meter_log import read_meter_log
-from stopwav.measure.meters import NoMeter, find_meters
+from stopwav.measure.energy_series import MIN_WINDOWS, external_window_s
+from stopwav.measure.meter import NoMeter
+from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import Outcome
 from stopwav.measure.sampler import MAX_WARMUP_S
 from stopwav.record import Piece, Record
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.compare.engine_runner import EngineRunner, device_of
-from stopwav.studies.compare.pieces import METER_LOG, METERS, windows_span
+from stopwav.studies.compare.external_meter import copy_readings, log_interval_s
+from stopwav.studies.compare.pieces import METERS
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
 from stopwav.studies.worker import MAX_DEATHS, Worker, outcome_to_piece
 
@@ -77,7 +77,8 @@ def find_run_meters(spec: CompareSpec, record: Record) -> bool:
         missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
         source = None if isinstance(joined, NoMeter) else joined.source
         resolutions = {part: asdict(resolution) for part, resolution in counter_resolutions(meters).items()}
-        data = {"source": source, "missing": missing, "grains": resolutions}
+        # Readings of an external meter are kept in the run, which older versions did not always do.
+        data = {"source": source, "missing": missing, "grains": resolutions, "keeps_log": True}
         record.append(Piece(key=METERS, status="ok", data=data))
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)
 
@@ -86,30 +87,19 @@ def measure_energy(spec: CompareSpec, record: Record, worker: Worker, key: Key) 
     """Measure the energy of one length in this process and store its windows, unless the record has them."""
     if key in record:
         return
-    frames, plan, external = key[3], plan_of(spec), spec.meter_csv is not None
+    frames, plan = key[3], plan_of(spec)
+    log = None if spec.meter_csv is None else Path(spec.meter_csv)
+    interval_s = log_interval_s(log) if log else 0.0
     # Seconds for which the work repeats, of those that all rounds have together.
     time_s = spec.energy_time_s / energy_rounds(spec)
     # Idle window, warm-up, then the windows, which wait for the counter in between; each may end late by a call.
-    limit_s = IDLE_S + MAX_WARMUP_S + 2 * time_s + 2 * plan.time_limit_s
-    outcome = worker.call("energy", frames, plan.seed, plan, time_s, external, time_limit_s=limit_s)
+    windows_s = (1 + MIN_WINDOWS) * external_window_s(interval_s)
+    limit_s = windows_s + MAX_WARMUP_S + 2 * time_s + 2 * plan.time_limit_s
+    arguments = (frames, plan.seed, plan, time_s, log is not None, interval_s)
+    outcome = worker.call("energy", *arguments, time_limit_s=limit_s)
     record.append(outcome_to_piece(key, outcome))
+    if log:
+        copy_readings(log, record)
     if not outcome.ok:
         # A device that failed once may fail at everything from then on: the next length has a new process.
         worker.close()
-
-
-def store_meter_log(spec: CompareSpec, record: Record) -> None:
-    """Copy the readings of an external meter during the windows into the record, so that the run needs no other file.
-
-    A log that is not there yet, or is faulty, is left out; the results then say why.
-    """
-    span = windows_span(record)
-    if spec.meter_csv is None or span is None or tuple(METER_LOG) in record:
-        return
-    try:
-        log = read_meter_log(Path(spec.meter_csv)).around(*span)
-    except StopwavError:
-        return
-    if log.times_s and log.times_s[-1] >= span[1]:
-        data = {"times_s": list(log.times_s), "watts": list(log.watts)}
-        record.append(Piece(key=METER_LOG, status="ok", data=data))

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy
 from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Piece, Record
 from stopwav.speech.corpus import Utterance
-from stopwav.speech.wer import ErrorCount, count_errors
+from stopwav.speech.text import normalise
+from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.corpus_header import utterance_from_json
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 METERS: list[str | int] = ["meters"]
-METER_LOG: list[str | int] = ["meter-log"]
+# The first item of the keys under which readings of a meter log are stored; older runs have one piece, without number.
+METER_LOG = "meter-log"
+# The part that an external meter measures.
+EXTERNAL = "external meter"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One input that an engine transcribed: in which round, at which place of the inputs, and what it took."""
+    """One input that an engine transcribed: in which round, at which place of the inputs, what it took, and its errors.
+
+    Errors are None where the utterance has no transcript.
+    """
 
     round: int
     place: int
     utterance: Utterance
     seconds: float
     audio_s: float
-    errors: ErrorCount
+    text: str
+    errors: ErrorCount | None
+    characters: CharacterErrorCount | None
     emitted_tokens: int | None
 
 
@@ -44,6 +54,8 @@ class EnergyRun:
     whole: tuple[str, ...]
     idle: WindowEnergy
     windows: tuple[WindowEnergy, ...]
+    # Those without a counter, whose joules are the integral of sampled power.
+    sampled_parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,15 +97,23 @@ def load_failure(pieces: Iterable[Piece], name: str) -> Piece | None:
     return next((piece for piece in pieces if piece.key == ["model", name] and "loaded" in piece.data), None)
 
 
-def read_engines(record: Record, names: Sequence[str]) -> list[EngineData]:
-    """Return everything that the run holds of each engine."""
-    return [_read_engine(record, name) for name in names]
+def read_engines(record: Record, names: Sequence[str], log: MeterLog | None = None) -> list[EngineData]:
+    """Return everything that the run holds of each engine, with the joules of an external meter that has a log."""
+    return [_read_engine(record, name, log) for name in names]
 
 
 def meter_log_of(record: Record) -> MeterLog | None:
-    """Return the readings of an external meter that the run holds."""
-    piece = next((piece for piece in record.pieces if piece.key == METER_LOG), None)
-    return None if piece is None else MeterLog(tuple(piece.data["times_s"]), tuple(piece.data["watts"]))
+    """Return the readings of an external meter that the run holds; None where it holds none."""
+    stored = [piece.data for piece in meter_log_pieces(record) if piece.data["times_s"]]
+    if not stored:
+        return None
+    times_s = tuple(time_s for data in stored for time_s in data["times_s"])
+    return MeterLog(times_s, tuple(watts for data in stored for watts in data["watts"]), stored[-1].get("source", ""))
+
+
+def meter_log_pieces(record: Record) -> list[Piece]:
+    """Return the pieces that hold readings of an external meter, in the order of the readings."""
+    return [piece for piece in record.pieces if piece.key[0] == METER_LOG]
 
 
 def meters_of(record: Record) -> Mapping[str, Any] | None:
@@ -116,7 +136,7 @@ def windows_span(record: Record) -> tuple[float, float] | None:
     return min(window.begin_s for window in windows), max(window.end_s for window in windows)
 
 
-def _read_engine(record: Record, name: str) -> EngineData:
+def _read_engine(record: Record, name: str, log: MeterLog | None) -> EngineData:
     own = [piece for piece in record.pieces if _engine_of(piece) == name]
     good = [piece for piece in own if piece.status == "ok"]
     rounds: dict[int, list[Round]] = {}
@@ -126,7 +146,7 @@ def _read_engine(record: Record, name: str) -> EngineData:
     energy: dict[int, list[EnergyRun]] = {}
     for piece in good:
         if piece.key[0] == "energy":
-            energy.setdefault(int(piece.key[3]), []).append(_energy_run(piece))
+            energy.setdefault(int(piece.key[3]), []).append(_with_log(_energy_run(piece), log))
     model = next((piece.data for piece in good if piece.key[0] == "model"), {})
     counted = [piece for piece in good if piece.key[0] == "length" and piece.data.get("emitted_tokens") is not None]
     return EngineData(
@@ -145,7 +165,7 @@ def _read_engine(record: Record, name: str) -> EngineData:
 
 def _engine_of(piece: Piece) -> str:
     """The engine that a piece is about; the pieces of the run as a whole have none."""
-    if piece.key in (METERS, METER_LOG):
+    if piece.key == METERS or piece.key[0] == METER_LOG:
         return ""
     return str(piece.key[1] if piece.key[0] in ("model", "operations") else piece.key[2])
 
@@ -158,14 +178,17 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
     utterances = _utterances(record)
     for piece in good:
         if piece.key[0] == "sample":
-            utterance = utterances[piece.data["id"]]
+            utterance, text = utterances[piece.data["id"]], piece.data["text"]
+            words = None if utterance.text is None else (normalise(utterance.text), normalise(text))
             yield Sample(
                 round=int(piece.key[1]),
                 place=int(piece.key[3]),
                 utterance=utterance,
                 seconds=piece.data["seconds"],
                 audio_s=piece.data["audio_s"],
-                errors=count_errors(utterance.text, piece.data["text"]),
+                text=text,
+                errors=None if words is None else count_word_errors(*words),
+                characters=None if words is None else count_character_errors(*words),
                 emitted_tokens=piece.data["emitted_tokens"],
             )
 
@@ -179,4 +202,21 @@ def _energy_run(piece: Piece) -> EnergyRun:
         whole=tuple(data["whole"]),
         idle=WindowEnergy(**data["idle"]),
         windows=tuple(WindowEnergy(**window) for window in data["windows"]),
+        sampled_parts=tuple(data.get("sampled_parts", ())),
     )
+
+
+def _with_log(run: EnergyRun, log: MeterLog | None) -> EnergyRun:
+    """The windows, each with the joules of the external meter, or with the reason why its log has none for it."""
+    if log is None:
+        return run
+    windows = tuple(_window_with_log(window, log) for window in run.windows)
+    return replace(run, idle=_window_with_log(run.idle, log), windows=windows)
+
+
+def _window_with_log(window: WindowEnergy, log: MeterLog) -> WindowEnergy:
+    try:
+        joules = log.joules(window.begin_s, window.end_s)
+    except StopwavError as error:
+        return replace(window, missing={**window.missing, EXTERNAL: str(error)})
+    return replace(window, joules={**window.joules, EXTERNAL: joules})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopwav.errors import Caution, Status
-from stopwav.record import UNTRAINED, Record, Result
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
 from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.compare.energy import (
@@ -19,12 +19,16 @@ from stopwav.studies.compare.energy import (
     small_net_warnings,
 )
 from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
+from stopwav.studies.compare.external_meter import external_log
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
-from stopwav.studies.compare.pieces import EngineData, Sample, load_failure, read_engines
+from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure, read_engines
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.corpus_header import engine_names, failed_utterances, header_warnings
+from stopwav.studies.definition import ERROR_RATES
 from stopwav.studies.growth import Axis, coefficients, held_out
+from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
 from stopwav.studies.stored_rounds import failure_message
+from stopwav.studies.study import StudyRun
 
 _NO_PARAMETERS = "unknown: the engine reports no parameter count"
 _NO_TOKENS = "the engine does not report them"
@@ -42,8 +46,9 @@ class RunData:
 def read_run(record: Record) -> RunData:
     """Return what a run holds."""
     spec = CompareSpec(**record.header.spec)
-    engines = read_engines(record, engine_names(spec.engines))
-    return RunData(spec, engines, energy_of(record, engines))
+    log, fault = external_log(record)
+    engines = read_engines(record, engine_names(spec.engines), log)
+    return RunData(spec, engines, energy_of(record, engines, log, fault))
 
 
 def compare_results(record: Record) -> list[Result]:
@@ -57,6 +62,21 @@ def compare_results(record: Record) -> list[Result]:
     ]
 
 
+def compare_texts(run: StudyRun) -> list[RecognisedText]:
+    """Return the text of every sample."""
+    data: RunData = run.view["data"]
+    utterances = {utterance.id: utterance for utterance in inputs_of(run.record)}
+    texts = []
+    for engine in data.engines:
+        failed = (piece for piece in engine.failed if piece.key[0] == "sample")
+        attempts = [
+            *(Attempt(sample.utterance, sample.text) for sample in engine.samples),
+            *(Attempt(utterances[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
+        ]
+        texts += recognised_texts(engine.name, attempts, untrained=engine.untrained)
+    return texts
+
+
 def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution]) -> Result:
     failed = [piece for piece in engine.failed if piece.key[0] in ("sample", "model")]
     status: Status = "ok" if engine.samples else failed[0].status if failed else "skipped"
@@ -66,6 +86,7 @@ def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution
         "corpus": data.spec.corpus,
         "samples": len(engine.samples),
         "utterances": len({sample.utterance.id for sample in engine.samples}),
+        "transcripts": len({sample.utterance.id for sample in engine.samples if sample.errors is not None}),
         "audio_s": sum(sample.audio_s for sample in engine.samples),
         "rounds": data.spec.rounds,
         "modules": list((engine.parameters or {}).get("modules", [])),
@@ -112,19 +133,23 @@ def _sample_metrics(engine: EngineData, seed: int) -> dict[str, Estimate]:
         "latency_p95": percentiles[0.95],
         "rtf": rtf,
         "rtfx": inverse(rtf),
-        "wer": _wer(engine, seed),
+        **_error_rates(engine, seed),
         "emitted_tokens": _emitted_tokens(samples, seed),
         "load_time": summarise_rounds([[piece.data["load_s"]] for piece in engine.loads]),
     }
 
 
-def _wer(engine: EngineData, seed: int) -> Estimate:
+def _error_rates(engine: EngineData, seed: int) -> dict[str, Estimate]:
+    """Word and character error rate, of the samples that have a transcript."""
     if engine.untrained:
-        return Estimate(None, note=UNTRAINED, code=UNTRAINED)
-    samples = engine.samples
-    ids, rounds = [sample.utterance.id for sample in samples], [sample.round for sample in samples]
-    errors, words = [sample.errors.errors for sample in samples], [sample.errors.words for sample in samples]
-    return cluster_ratio(errors, words, ids, rounds, seed)
+        return dict.fromkeys(ERROR_RATES, Estimate(None, note=UNTRAINED, code=UNTRAINED))
+    counted = [(s, s.errors, s.characters) for s in engine.samples if s.errors is not None and s.characters is not None]
+    if not counted:
+        return dict.fromkeys(ERROR_RATES, Estimate(None, note=WITHOUT_TRANSCRIPT, code=NO_TRANSCRIPT))
+    labels = [s.utterance.id for s, _, _ in counted], [s.round for s, _, _ in counted]
+    words = [count.errors for _, count, _ in counted], [count.words for _, count, _ in counted]
+    characters = [count.errors for _, _, count in counted], [count.characters for _, _, count in counted]
+    return {"wer": cluster_ratio(*words, *labels, seed), "cer": cluster_ratio(*characters, *labels, seed)}
 
 
 def _emitted_tokens(samples: Sequence[Sample], seed: int) -> Estimate:

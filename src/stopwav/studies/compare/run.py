@@ -8,20 +8,18 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from stopwav.errors import StopwavError
-from stopwav.measure.meter_log import read_meter_log
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
 from stopwav.speech.corpus import Utterance, load_corpus
 from stopwav.studies.compare.engine_runner import LengthWorkload, device_of
 from stopwav.studies.compare.expectation import parse_expectation
+from stopwav.studies.compare.external_meter import await_readings, check_meter_log
 from stopwav.studies.compare.passes import (
     describe_engine,
     engine_worker,
     find_run_meters,
     measure_energy,
     measure_sample,
-    store_meter_log,
 )
 from stopwav.studies.compare.pieces import inputs_of, length_place, load_failure
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of, round_inputs
@@ -40,13 +38,13 @@ def compare(spec: CompareSpec) -> Record:
 
     The samples are divided among the rounds; engines alternate at each. A length that ran out of memory or time, or
     failed in its first round, is not tried again. `expect` states hypotheses, such as `"a faster b"`. `meter_csv` is
-    the log of an external power meter, which may grow during the run, and implies `energy`. `plan` says how a round is
+    the log of an external power meter, which may grow during the run, and implies `energy`; the run holds a copy of its
+    readings, and stays incomplete until they cover the last window. `plan` says how a round is
     measured; its rounds, limit and seed are those given here. `stopwav.card(record)` has the verdicts.
     """
     _check(spec)
     with open_record("compare", spec, partial(_header, spec)) as record:
-        if not record.complete:
-            _run(spec, record)
+        if not record.complete and _run(spec, record):
             record.finish()
     return record
 
@@ -77,7 +75,7 @@ def _header(spec: CompareSpec) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 
     if spec.meter_csv is not None:
-        _check_meter_log(Path(spec.meter_csv))
+        check_meter_log(Path(spec.meter_csv))
     corpus = load_corpus(spec.corpus)
     inputs = draw_inputs(corpus.utterances, spec.samples, spec.seed)
     return make_header(
@@ -92,18 +90,11 @@ def _header(spec: CompareSpec) -> Header:
     )
 
 
-def _check_meter_log(path: Path) -> None:
-    """Raise for a faulty meter log before anything is measured; the log may also begin during the run."""
-    if path.exists():
-        read_meter_log(path)
-    elif not path.parent.is_dir():
-        raise StopwavError(f"--meter-csv {path}: there is no folder {path.parent}; name the file that the meter writes")
-
-
-def _run(spec: CompareSpec, record: Record) -> None:
+def _run(spec: CompareSpec, record: Record) -> bool:
     """Measure what is not in the record yet: each engine's size, then lengths and inputs by round, then energy.
 
-    An engine that did not load to be described is not tried again; the others are measured.
+    An engine that did not load to be described is not tried again; the others are measured. Return whether the run is
+    complete: it is not while the log of an external meter lacks its last readings.
     """
     named = dict(zip(engine_names(spec.engines), spec.engines, strict=True))
     for done, (name, engine) in enumerate(named.items()):
@@ -114,8 +105,15 @@ def _run(spec: CompareSpec, record: Record) -> None:
     for index in range(spec.rounds if engines else 0):
         _run_lengths(spec, record, engines, index)
         _run_samples(spec, record, engines, index)
-    if spec.energy:
-        _run_energy(spec, record, engines)
+    if not spec.energy:
+        return True
+    _run_energy(spec, record, engines)
+    if spec.meter_csv is None:
+        return True
+    spec.report("waiting for the meter log", 0, 1)
+    covered = await_readings(Path(spec.meter_csv), record)
+    spec.report("waiting for the meter log", 1, 1)
+    return covered
 
 
 def _run_lengths(spec: CompareSpec, record: Record, engines: Engines, index: int) -> None:
@@ -157,4 +155,3 @@ def _run_energy(spec: CompareSpec, record: Record, engines: Engines) -> None:
                     measure_energy(spec, record, worker, ("energy", index, name, frames))
                     done += 1
                     spec.report("energy", done, total)
-    store_meter_log(spec, record)

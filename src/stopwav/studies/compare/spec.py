@@ -35,7 +35,10 @@ class CompareSpec(StudySpec):
     ] = Field(default=SAMPLES, gt=0)
     corpus: Annotated[
         str,
-        Option("`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."),
+        Option(
+            "`bundled`, a folder of audio (with transcripts or without), an audio file, a LibriSpeech tree, a NeMo "
+            "manifest, a Kaldi folder."
+        ),
     ] = BUNDLED
     energy: Annotated[bool, Option("Measure joules and watts at each length, by whatever meter is found.")] = False
     energy_time_s: Annotated[

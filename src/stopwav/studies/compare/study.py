@@ -6,7 +6,7 @@ from stopwav.studies.compare.card import make_card
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.document import compare_document
 from stopwav.studies.compare.forecast import forecast, problems
-from stopwav.studies.compare.results import compare_results, read_run
+from stopwav.studies.compare.results import compare_results, compare_texts, read_run
 from stopwav.studies.compare.run import compare
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.study import Study, Verb, lazily
@@ -26,6 +26,7 @@ STUDY = Study(
     problems=problems,
     extras={"card": lambda run: make_card(run.view["data"], run.results)},
     view=lambda run: {"data": read_run(run.record)},
+    texts=compare_texts,
     failure_codes=("sample-", "model-", "cell-"),
     followed=("engine", "length"),
     series="compare",

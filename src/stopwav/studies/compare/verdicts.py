@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from stopwav.measure.rounds import Measurement, Race
-from stopwav.record import UNTRAINED
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
+from stopwav.speech.wer import ErrorCount
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Quantity, Question, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
 from stopwav.studies.compare.energy import NO_METER, Energy, joules_by_round
@@ -129,18 +130,24 @@ def _ask_wer(a: EngineData, b: EngineData, seed: int) -> Question:
     errors_a, errors_b = _errors(a), _errors(b)
     shared = [utterance for utterance in errors_a if utterance in errors_b]
     if not shared:
-        return ask_nothing("wer", "", DEFAULT_THRESHOLD, _NO_SHARED_INPUT)
-    words = {sample.utterance.id: sample.errors.words for sample in a.samples}
-    first, second = ([errors[utterance] for utterance in shared] for errors in (errors_a, errors_b))
-    return ask_errors("wer", first, second, [words[utterance] for utterance in shared], DEFAULT_THRESHOLD, seed)
+        untold = any(engine.samples and not own for engine, own in ((a, errors_a), (b, errors_b)))
+        reason = (WITHOUT_TRANSCRIPT, NO_TRANSCRIPT) if untold else (_NO_SHARED_INPUT,)
+        return ask_nothing("wer", "", DEFAULT_THRESHOLD, *reason)
+    first, second = ([errors[utterance][0] for utterance in shared] for errors in (errors_a, errors_b))
+    words = [errors_a[utterance][1] for utterance in shared]
+    return ask_errors("wer", first, second, words, DEFAULT_THRESHOLD, seed)
 
 
-def _errors(engine: EngineData) -> dict[str, float]:
-    """The word errors of each utterance, their mean where it was transcribed several times."""
-    by_utterance: dict[str, list[int]] = {}
+def _errors(engine: EngineData) -> dict[str, tuple[float, int]]:
+    """The word errors of each utterance with a transcript, their mean where it was transcribed again, and its words."""
+    by_utterance: dict[str, list[ErrorCount]] = {}
     for sample in engine.samples:
-        by_utterance.setdefault(sample.utterance.id, []).append(sample.errors.errors)
-    return {utterance: sum(errors) / len(errors) for utterance, errors in by_utterance.items()}
+        if sample.errors is not None:
+            by_utterance.setdefault(sample.utterance.id, []).append(sample.errors)
+    return {
+        utterance: (sum(count.errors for count in counts) / len(counts), counts[0].words)
+        for utterance, counts in by_utterance.items()
+    }
 
 
 def _ask_joules(metric: str, joules: Sequence[dict[int, float]], energy: Energy, reason: str) -> Question:

@@ -150,7 +150,7 @@ def common_utterances(a: ComparableItem, b: ComparableItem) -> list[str] | None:
     """Return the utterances that completed in every round of both runs, with the same transcript, in a's order."""
     if a.utterances is None or b.utterances is None:
         return None
-    return [name for name, text in a.utterances.items() if b.utterances.get(name) == text]
+    return [name for name, text in a.utterances.items() if name in b.utterances and b.utterances[name] == text]
 
 
 def _compare(
@@ -184,9 +184,10 @@ def _questions(
     chosen = set(utterances or ())
     for metric in comparable.metrics:
         yield ask_metric(metric, a.values(metric, chosen), b.values(metric, chosen), limits[metric.name])
-    if comparable.error_rate and a.errors is not None and b.errors is not None:
-        errors_a, errors_b = (errors(utterances or ()) for errors in (a.errors, b.errors))
-        yield ask_error_rate(comparable.error_rate, errors_a, errors_b, limits[comparable.error_rate])
+    if a.errors is not None and b.errors is not None:
+        for rate in comparable.error_rates:
+            errors_a, errors_b = (errors(rate, utterances or ()) for errors in (a.errors, b.errors))
+            yield ask_error_rate(rate, errors_a, errors_b, limits[rate])
 
 
 def _remarks(pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]) -> Iterator[str]:

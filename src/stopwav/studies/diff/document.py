@@ -20,7 +20,7 @@ _COLUMNS = (
     Column("verdict", "left", fold=True),
 )
 _METHOD = (
-    "unpaired: two separate runs, Welch's t on log round values (WER: paired, by utterance); "
+    "unpaired: two separate runs, Welch's t on log round values (WER, CER: paired, by utterance); "
     "Holm over all rows: 95 % for all of them together"
 )
 

@@ -26,6 +26,7 @@ CONDITIONS = {
     "slower": "a time or the real-time factor is larger",
     "bigger": "peak memory is larger",
     "worse-wer": "the word error rate is larger",
+    "worse-cer": "the character error rate is larger",
     "missing": "an engine, or an utterance that completed in the baseline, is lost",
 }
 
@@ -118,7 +119,7 @@ def _violations(compared: Diff) -> Iterator[Failure]:
             count = f"{len(item.lost)} utterance{'' if len(item.lost) == 1 else 's'}"
             yield Failure("missing", item.name, "", f"{count} lost that completed in the baseline")
         for change in item.changes:
-            condition = "worse-wer" if change.verdict == "worse" else change.verdict
+            condition = f"worse-{change.metric}" if change.verdict == "worse" else change.verdict
             if condition in CONDITIONS:
                 yield Failure(condition, item.name, change.metric, f"{change.verdict}, beyond {change.threshold:.3g}")
 
@@ -200,15 +201,16 @@ def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem])
         usable = [values for values in by_run if not isinstance(values, NoValue)]
         if len(usable) == len(items):
             levels[metric.name] = [float(np.log(values).mean()) for values in usable]
-    rates = [_error_rate(item, utterances) for item in items]
-    if all(rates):
-        levels[comparable.error_rate] = [math.log(rate) for rate in rates]
+    for name in comparable.error_rates:
+        rates = [_error_rate(item, name, utterances) for item in items]
+        if all(rates):
+            levels[name] = [math.log(rate) for rate in rates]
     return {metric: float(np.std(values, ddof=1)) for metric, values in levels.items()}
 
 
-def _error_rate(item: ComparableItem, utterances: Sequence[str]) -> float:
+def _error_rate(item: ComparableItem, name: str, utterances: Sequence[str]) -> float:
     """The error rate of one run; 0 where there is none."""
-    counted = NoValue("") if item.errors is None else item.errors(utterances)
+    counted = NoValue("") if item.errors is None else item.errors(name, utterances)
     if isinstance(counted, NoValue):
         return 0.0
     errors, words = counted

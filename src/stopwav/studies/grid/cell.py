@@ -17,7 +17,7 @@ from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 if TYPE_CHECKING:
-    from stopwav.engines.protocol import Engine
+    from stopwav.engines.protocol import AudioProcessor, Engine
     from stopwav.speech.audio import Audio
 
 
@@ -62,13 +62,14 @@ class CellWorkload:
         return {"duration_s": self.cell.duration_s, "batch_size": self.cell.batch_size}
 
     def setup(self) -> Callable[[], object]:
-        """Return the call that transcribes the batch."""
-        from stopwav.engines.protocol import Engine, EngineInfo
+        """Return the call that transcribes the batch, or processes it where the engine gives no text."""
+        from stopwav.engines.protocol import AudioProcessor, Engine, EngineInfo
         from stopwav.engines.registry import make
 
         engine = make(self.engine)
-        if not isinstance(engine, Engine):
-            raise StopwavError(f"engine {self.engine!r} takes no batches (it has no transcribe()); the grid needs one")
+        if not isinstance(engine, Engine | AudioProcessor):
+            missing = "it has neither transcribe() nor process()"
+            raise StopwavError(f"engine {self.engine!r} takes no batches ({missing}); the grid needs one")
         if not isinstance(engine.info, EngineInfo):
             raise StopwavError(f"engine {self.engine!r}: its info is {engine.info!r:.60}, not an EngineInfo")
         audio = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
@@ -78,22 +79,29 @@ class CellWorkload:
 class BatchCall:
     """The timed call of a cell: the same audio in every place of the batch, so that its size is all that varies."""
 
-    def __init__(self, engine: Engine, batch: list[Audio]) -> None:
+    def __init__(self, engine: Engine | AudioProcessor, batch: list[Audio]) -> None:
         self._engine, self._batch = engine, batch
+        # What a trace calls it.
+        self.stage = "transcribe" if hasattr(engine, "transcribe") else "process"
+        self._method: Callable[[list[Audio]], object] = getattr(engine, self.stage)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """The engine's info."""
         return {"engine": self._engine.info.to_json()}
 
-    def __call__(self) -> list[str]:
-        """Return the texts of the batch."""
-        texts = self._engine.transcribe(self._batch)
+    def __call__(self) -> object:
+        """Return the texts of the batch, or whatever a model without texts returns."""
+        result = self._method(self._batch)
+        if self.stage == "transcribe":
+            self._check(result)
+        return result
+
+    def _check(self, texts: object) -> None:
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise StopwavError(f"the engine's transcribe() returned {texts!r:.60}; it has to return a list of texts")
         if len(texts) != len(self._batch):
             raise StopwavError(f"the engine returned {len(texts)} texts for a batch of {len(self._batch)}")
-        return list(texts)
 
 
 def _copy(audio: Audio) -> Audio:

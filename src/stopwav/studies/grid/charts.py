@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
+from stopwav.report.chart import TICKS, VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes
 from stopwav.stats import UNDECIDED, side_of
 from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
@@ -120,14 +120,14 @@ def _scaling(fits: Sequence[Result], axis: str) -> Chart:
         curves += [{"engine": name, "x": x, "s": s} for x, s in growth_curve(fit) if s > 0]
     own = colour(names, names).legend(None)
     title = "seconds of audio" if axis == "duration" else "batch size"
-    ticks = alt.Axis(grid=False, format="~g", values=sorted({point["x"] for point in points}))
+    ticks = alt.Axis(grid=False, format=TICKS, values=sorted({point["x"] for point in points}))
     scale = alt.Scale(type="log", nice=False, padding=16)
     x = alt.X("x:Q", scale=scale, title=title, axis=ticks)
-    y = alt.Y("s:Q", scale=scale, title="time of a batch, s", axis=alt.Axis(format="~g", tickCount=6))
+    y = alt.Y("s:Q", scale=scale, title="time of a batch, s", axis=alt.Axis(format=TICKS, tickCount=6))
     tooltip = [
         alt.Tooltip("engine:N", title="of"),
-        alt.Tooltip("x:Q", title=title, format="~g"),
-        alt.Tooltip("s:Q", title="s", format=".3~g"),
+        alt.Tooltip("x:Q", title=title, format=TICKS),
+        alt.Tooltip("s:Q", title="s", format=VALUES),
     ]
     layers = (
         chart_of(curves)

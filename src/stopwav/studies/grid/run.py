@@ -6,7 +6,7 @@ from functools import partial
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
-from stopwav.studies.audio_input import audio_digest
+from stopwav.studies.audio_input import audio_digest, audio_warnings
 from stopwav.studies.grid.cell import CellWorkload, cell_place, round_order
 from stopwav.studies.grid.frontier import find_frontier
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
@@ -20,9 +20,9 @@ from stopwav.studies.stored_rounds import take_round
 def grid(spec: GridSpec) -> Record:
     """Return the run of a grid: every cell in `rounds` fresh processes, in an order drawn again for each round.
 
-    `audio` is `bundled` speech, `noise`, or a file, cut or repeated to the length. `plan` says how a round is measured;
-    its rounds, limits and seed are those given here. With `traces`, each cell that completed is profiled once more
-    after the sweep, in a pass that no number comes from; its trace is written beside the run file.
+    `audio` is `bundled` speech, `noise`, a file or a folder, cut or repeated to the length. `plan` says how a round is
+    measured; its rounds, limits and seed are those given here. With `traces`, each cell that completed is profiled once
+    more after the sweep, in a pass that no number comes from; its trace is written beside the run file.
     """
     header, same = partial(_header, spec), partial(_is_same, spec)
     with open_record("grid", spec, header, same=same, append=spec.traces) as record:
@@ -45,7 +45,13 @@ def _header(spec: GridSpec) -> Header:
     if spec.predict_s is not None and len(spec.durations) < 2:
         raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least two --durations; there is one")
     prepare(engine_of(spec))  # an engine that is not available is an error before anything is measured
-    return make_header("grid", spec, corpus={"name": spec.audio, "digest": audio_digest(spec.audio, spec.seed)})
+    warnings = audio_warnings(spec.audio, max(spec.durations))
+    corpus = {
+        "name": spec.audio,
+        "digest": audio_digest(spec.audio, spec.seed),
+        "cautions": [{"code": warning.code, "message": warning.message} for warning in warnings],
+    }
+    return make_header("grid", spec, corpus=corpus)
 
 
 def _run(spec: GridSpec, record: Record) -> None:

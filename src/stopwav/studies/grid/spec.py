@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from stopwav.errors import StopwavError
+from stopwav.errors import StopwavError, suggestion
 from stopwav.measure.plan import REPORT, Plan
+from stopwav.profiling.schedule import DETAILS, TraceOptions
 from stopwav.studies.audio_input import BUNDLED
 from stopwav.studies.spec import Option, PythonOnly, StudySpec
 
@@ -35,7 +36,12 @@ class GridSpec(StudySpec):
     batch_sizes: Annotated[list[PositiveInt], Option("Utterances at once, the columns of the grid.")] = Field(
         default=BATCH_SIZES, min_length=1
     )
-    audio: Annotated[str, Option("`bundled` speech, `noise`, or a file; cut or repeated to the length.")] = BUNDLED
+    audio: Annotated[
+        str,
+        Option(
+            "`bundled` speech, `noise`, an audio file, or a folder of them in a row; cut or repeated to the length."
+        ),
+    ] = BUNDLED
     device: Annotated[
         str | None, Option("Device, such as cuda: the engine's option `device`, which also decides the clock.")
     ] = None
@@ -52,6 +58,22 @@ class GridSpec(StudySpec):
     traces: Annotated[
         bool, Option("Profile each cell once more after the sweep, for Perfetto or TensorBoard.", stored=False)
     ] = False
+    # The four that follow say how to trace, and ask for it.
+    trace_details: Annotated[
+        list[str],
+        Option(
+            "What traces hold besides: shapes, stacks (also for FlameGraph), flops, modules; several with commas.",
+            metavar="DETAIL",
+            stored=False,
+        ),
+    ] = Field(default_factory=list)
+    trace_calls: Annotated[int, Option("Calls of each cell that its trace holds.", stored=False)] = Field(
+        default=1, gt=0
+    )
+    trace_gzip: Annotated[bool, Option("Compress the traces: .json.gz.", stored=False)] = False
+    trace_worker: Annotated[
+        str | None, Option("Worker that the traces are named by, in place of HOST_PID.", stored=False)
+    ] = None
     seed: Annotated[int, Option("Seed of the order of cells and of the noise.")] = Field(default=0, ge=0)
     # How a round is measured, where it is not as the default plan says.
     plan: Annotated[Plan | None, PythonOnly()] = None
@@ -60,6 +82,30 @@ class GridSpec(StudySpec):
     @classmethod
     def _rising(cls, values: list[Any]) -> list[Any]:
         return sorted(set(values))
+
+    @field_validator("trace_details", mode="before")
+    @classmethod
+    def _details(cls, values: Any) -> Any:
+        """The details, each once, in the order in which DETAILS has them."""
+        if not isinstance(values, list | tuple):
+            return values
+        names = [name.strip() for value in values for name in str(value).split(",")]
+        for name in names:
+            if name not in DETAILS:
+                raise ValueError(f"unknown detail {name!r}; {suggestion(name, DETAILS)}")
+        return [name for name in DETAILS if name in names]
+
+    @field_validator("trace_worker")
+    @classmethod
+    def _worker(cls, name: str | None) -> str | None:
+        TraceOptions(worker_name=name)  # raises for what is no file name
+        return name
+
+    @model_validator(mode="after")
+    def _traced(self) -> GridSpec:
+        if self.trace_details or self.trace_calls > 1 or self.trace_gzip or self.trace_worker:
+            self.traces = True
+        return self
 
     @field_validator("audio", mode="before")
     @classmethod

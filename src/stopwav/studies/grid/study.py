@@ -10,7 +10,7 @@ from stopwav.studies.grid.results import grid_results
 from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.grid.verb import VERB
-from stopwav.studies.plan.speechbrain_recipe import expand_recipe
+from stopwav.studies.plan.speechbrain_recipe import expand_recipe, recipe_note
 from stopwav.studies.study import Study, lazily
 
 STUDY = Study(
@@ -25,6 +25,7 @@ STUDY = Study(
     example={"engine": "pocketsphinx"},
     verb=VERB,
     expand=expand_recipe,
+    expansion_note=recipe_note,
     forecast=forecast,
     problems=problems,
     comparable=COMPARABLE,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,31 @@ from stopwav.measure.memory import limit_host_memory
 from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
-from stopwav.profiling.schedule import TRACES
+from stopwav.profiling.schedule import TraceOptions
+from stopwav.profiling.trace_additions import OPERATOR, Trace, add_stages, new_trace_path, write_trace
+from stopwav.profiling.trace_file import TraceFile
 from stopwav.record import Piece, Record
 from stopwav.studies.grid.cell import CellWorkload, GridCell, cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
 from stopwav.studies.traces import failed_trace_warning, traces_folder
 from stopwav.studies.worker import outcome_to_piece
 
-# What torch.profiler calls an operator; its marks of its own steps are in every trace.
-_OPERATOR = "cpu_op"
+
+@dataclass(frozen=True)
+class TraceSettings:
+    """What the trace of a cell holds: how many calls, and which details."""
+
+    calls: int
+    options: TraceOptions
+    # Sets traces of one cell apart that hold different things; "" for one call without details.
+    label: str
+
+
+def trace_settings(spec: GridSpec) -> TraceSettings:
+    """Return what a run's traces hold."""
+    options = TraceOptions.of_details(spec.trace_details, worker_name=spec.trace_worker, use_gzip=spec.trace_gzip)
+    calls = [f"{spec.trace_calls}-calls"] if spec.trace_calls > 1 else []
+    return TraceSettings(spec.trace_calls, options, "-".join([*spec.trace_details, *calls]))
 
 
 def trace_cells(spec: GridSpec, record: Record) -> None:
@@ -31,16 +46,18 @@ def trace_cells(spec: GridSpec, record: Record) -> None:
     good = {cell for cell, measured in measurements(record) if measured.good}
     cells = [cell for cell in cells_of(spec) if cell in good]
     for done, cell in enumerate(cells, start=1):
-        if _key(cell) not in record:
+        if _key(cell, trace_settings(spec)) not in record:
             record.append(_trace(spec, cell, traces_folder(record)))
         spec.report("tracing", done, len(cells))
 
 
 def trace_warnings(record: Record, cell: GridCell) -> tuple[Caution, ...]:
-    """Return the warnings about a cell's trace: that there is none, or that the profiler saw nothing."""
-    piece = next((piece for piece in record.pieces if tuple(piece.key) == _key(cell)), None)
-    if piece is None:
+    """Return the warnings about a cell's newest trace: that there is none, or that the profiler saw nothing."""
+    place = ["trace", exact(cell.duration_s), cell.batch_size]
+    pieces = [piece for piece in record.pieces if list(piece.key[:3]) == place]
+    if not pieces:
         return ()
+    piece = pieces[-1]
     if piece.status != "ok":
         return (failed_trace_warning(piece),)
     if not piece.data["operators"]:
@@ -50,88 +67,78 @@ def trace_warnings(record: Record, cell: GridCell) -> tuple[Caution, ...]:
 
 
 class TracedPass:
-    """Inside its fresh process: a cell's call once to warm up, and once under the profiler."""
+    """Inside its fresh process: a cell's call once to warm up, and then under the profiler."""
 
-    def __init__(self, workload: Workload, folder: Path, limit_bytes: int | None) -> None:
-        self._workload, self._folder = workload, folder
+    def __init__(self, workload: Workload, folder: Path, settings: TraceSettings, limit_bytes: int | None) -> None:
+        self._workload, self._folder, self._settings = workload, folder, settings
         if limit_bytes is not None:
             limit_host_memory(limit_bytes)
 
-    def run(self) -> tuple[str, int]:
-        """Return the name of the trace file, and how many operators of PyTorch are in it."""
+    def run(self) -> tuple[list[str], int]:
+        """Return the names of the trace file and of its stacks, and how many operators of PyTorch it holds."""
         call = self._workload.setup()
         self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob(TRACES):
+        for left in self._folder.iterdir():
             left.unlink()  # of a pass that was killed: a cell has one trace
         # An engine that has not imported PyTorch by now may still do so in its first call.
         call()
-        path, spans = _profiled(call, self._folder) if "torch" in sys.modules else _unprofiled(call, self._folder)
-        return path.name, _add_stages(path, spans)
+        trace = _profiled if "torch" in sys.modules else _unprofiled
+        files = trace(call, self._folder, self._settings)
+        operators = sum(event.get("cat") == OPERATOR for event in TraceFile(files[0]).events())
+        return [path.name for path in files], operators
 
 
-def _key(cell: GridCell) -> tuple[str | int, ...]:
-    return ("trace", exact(cell.duration_s), cell.batch_size)
+def _key(cell: GridCell, settings: TraceSettings) -> tuple[str | int, ...]:
+    return ("trace", exact(cell.duration_s), cell.batch_size, *([settings.label] if settings.label else []))
 
 
 def _trace(spec: GridSpec, cell: GridCell, folder: Path) -> Piece:
-    plan = plan_of(spec)
+    plan, settings = plan_of(spec), trace_settings(spec)
     workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
-    own = folder / f"{exact(cell.duration_s)}s-x{cell.batch_size}"
+    own = folder / "-".join(filter(None, (f"{exact(cell.duration_s)}s-x{cell.batch_size}", settings.label)))
     factory: Callable[..., object] = TracedPass
-    with FreshProcess(factory, workload, own, plan.memory_limit_bytes) as process:
+    with FreshProcess(factory, workload, own, settings, plan.memory_limit_bytes) as process:
         outcome = process.start(plan.time_limit_s)
         if outcome.ok:
             outcome = process.call("run", time_limit_s=plan.time_limit_s)
     data: dict[str, Any] = {}
     if outcome.ok:
-        name, operators = outcome.value
-        data = {"file": f"{folder.name}/{own.name}/{name}", "operators": operators}
-    return outcome_to_piece(_key(cell), outcome, data)
+        (file, *stacks), operators = outcome.value
+        place = f"{folder.name}/{own.name}"
+        data = {"file": f"{place}/{file}", "operators": operators}
+        if stacks:
+            data["stacks"] = [f"{place}/{name}" for name in stacks]
+    return outcome_to_piece(_key(cell, settings), outcome, data)
 
 
-def _profiled(call: Callable[[], object], folder: Path) -> tuple[Path, tuple[Span, ...]]:
-    """The trace that torch.profiler made of a call, and the call's stages."""
+def _profiled(call: Callable[[], object], folder: Path, settings: TraceSettings) -> list[Path]:
+    """The trace that torch.profiler made of the calls, with their stages, and its stacks."""
     from stopwav.profiling.schedule import Schedule, Tracer
 
-    tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=1, repeat=1))
+    tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=settings.calls, repeat=1), options=settings.options)
     tracer.begin_cycle()
     try:
         call()  # the profiler's own first use is slow
         tracer.end_step()
-        spans = _spans(call)
-        tracer.end_step()
+        for _ in range(settings.calls):
+            tracer.end_step(_spans(call))
     finally:
         tracer.stop()
-    return tracer.files[0], spans
+    return [*tracer.files, *tracer.stacks]
 
 
-def _unprofiled(call: Callable[[], object], folder: Path) -> tuple[Path, tuple[Span, ...]]:
-    """A trace that is still empty, named as torch.profiler would, and the call's stages."""
-    import socket
-
-    path = folder / f"{socket.gethostname()}_{os.getpid()}.{time.time_ns()}.pt.trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": []}))
-    return path, _spans(call)
+def _unprofiled(call: Callable[[], object], folder: Path, settings: TraceSettings) -> list[Path]:
+    """A trace of the calls' stages alone, named as torch.profiler would."""
+    path = new_trace_path(folder, settings.options.worker_name, settings.options.use_gzip)
+    trace: Trace = {"schemaVersion": 1, "traceEvents": []}
+    for _ in range(settings.calls):
+        add_stages(trace, _spans(call))
+    write_trace(path, trace)
+    return [path]
 
 
 def _spans(call: Callable[[], object]) -> tuple[Span, ...]:
     """The stages of a call, itself the outermost, by the clock that traces of torch.profiler are in."""
-    with collect_marks(time.time_ns) as marks, stage("transcribe"):
+    with collect_marks(time.time_ns) as marks, stage(getattr(call, "stage", "call")):
         call()
     return spans_of(marks, 0)
-
-
-def _add_stages(path: Path, spans: Sequence[Span]) -> int:
-    """Write the stages into a trace, as a track of their own, and return how many operators are in it."""
-    trace = json.loads(path.read_text(encoding="utf-8"))
-    events: list[dict[str, Any]] = trace["traceEvents"]
-    operators = [event for event in events if event.get("cat") == _OPERATOR]
-    track = {"pid": os.getpid(), "tid": "stages"}
-    # Times count from the moment that the file names, and where it names none from 1970.
-    base_us = trace.get("baseTimeNanoseconds", 0) / 1e3
-    for span in spans:
-        start_us, length_us = round(1e6 * span.start_s - base_us, 3), round(1e6 * span.duration_s, 3)
-        name = {"ph": "X", "cat": "stage", "name": span.path.rpartition("/")[2], "args": {"path": span.path}}
-        events.append({**name, **track, "ts": start_us, "dur": length_us})
-    path.write_text(json.dumps(trace), encoding="utf-8")
-    return len(operators)

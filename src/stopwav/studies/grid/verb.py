@@ -13,8 +13,9 @@ from stopwav.studies.traces import traces_folder
 
 
 def _after(record: Record, settings: Mapping[str, Any]) -> None:
-    if settings["traces"]:
-        print(f"stopwav: traces in {traces_folder(record)}", file=sys.stderr)
+    folder = traces_folder(record)
+    if folder.is_dir():
+        print(f"stopwav: traces in {folder}", file=sys.stderr)
 
 
 VERB = Verb(

@@ -8,8 +8,21 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.report.chart import Chart, Key, chart_of, colour, dash, engine_ink, engine_keys, ink, shape, spec_of
-from stopwav.report.text import plain
+from stopwav.report.chart import (
+    TICKS,
+    VALUES,
+    Chart,
+    Key,
+    chart_of,
+    colour,
+    dash,
+    engine_ink,
+    engine_keys,
+    ink,
+    shape,
+    spec_of,
+)
+from stopwav.report.text import format_digits, plain
 from stopwav.studies.latency.definitions import CHUNKS, WATERFALL
 from stopwav.studies.study import StudyRun
 
@@ -102,7 +115,7 @@ def _bars(rows: Sequence[Mapping[str, Any]], measured: Sequence[str], colours: M
         tooltip=[
             alt.Tooltip("engine:N"),
             alt.Tooltip("part:N"),
-            alt.Tooltip("ms:Q", format=".3~g", title="mean, ms"),
+            alt.Tooltip("ms:Q", format=VALUES, title="mean, ms"),
         ],
     )
 
@@ -125,7 +138,7 @@ def _engine_axis(measured: Sequence[str]) -> alt.Y:
 
 def _waterfall_text(rows: Sequence[Mapping[str, Any]], name: str) -> str:
     own = [row for row in rows if row["engine"] == name]
-    parts = ", ".join(f"{row['part']} {row['ms']:.3g}" for row in own if row["ms"])
+    parts = ", ".join(f"{row['part']} {format_digits(row['ms'])}" for row in own if row["ms"])
     return f"{name}: {sum(row['ms'] for row in own):.0f}, of which {parts}."
 
 
@@ -147,7 +160,7 @@ def _positions(positions: Mapping[str, Any], names: Sequence[str]) -> Chart:
 
 
 def _along() -> alt.X:
-    axis = alt.Axis(grid=False, format="~g", tickCount=8)
+    axis = alt.Axis(grid=False, format=TICKS, tickCount=8)
     return alt.X("at_s:Q", title="the word ends at, s into the utterance", axis=axis)
 
 
@@ -155,7 +168,7 @@ def _dots(points: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequ
     latencies = [row["latency_s"] for row in points]
     ticks = [tick for tick in LATENCY_TICKS_S if min(latencies) <= tick <= max(latencies)]
     scale = alt.Scale(type="symlog", constant=0.3, nice=False)
-    y = alt.Y("latency_s:Q", scale=scale, title="word latency, s", axis=alt.Axis(values=ticks, format="~g"))
+    y = alt.Y("latency_s:Q", scale=scale, title="word latency, s", axis=alt.Axis(values=ticks, format=TICKS))
     dots = chart_of(points).mark_point(filled=True, size=14, opacity=0.3)
     return dots.encode(x=_along(), y=y, color=colour(names, shown), shape=shape(names, shown))
 
@@ -167,8 +180,8 @@ def _middle(
     line = chart_of(groups).mark_line(strokeWidth=2.5, point={"size": 40})
     tooltip = [
         alt.Tooltip("engine:N"),
-        alt.Tooltip("at_s:Q", title="around, s", format=".3~g"),
-        *(alt.Tooltip(f"p{p}_s:Q", title=f"P{p}, s", format=".3~g") for p in (25, 50, 75)),
+        alt.Tooltip("at_s:Q", title="around, s", format=VALUES),
+        *(alt.Tooltip(f"p{p}_s:Q", title=f"P{p}, s", format=VALUES) for p in (25, 50, 75)),
         alt.Tooltip("n:Q", title="words"),
     ]
     inked = colour(names, shown)
@@ -184,8 +197,8 @@ def _trend(name: str, groups: Sequence[Mapping[str, Any]]) -> str:
         return f"{name}: too few words for a trend."
     first, last = own[0], own[-1]
     return (
-        f"{name}: median {first['p50_s']:.2g} s around {first['at_s']:.2g} s into the utterance, "
-        f"{last['p50_s']:.2g} s around {last['at_s']:.2g} s."
+        f"{name}: median {format_digits(first['p50_s'], 2)} s around {format_digits(first['at_s'], 2)} s "
+        f"into the utterance, {format_digits(last['p50_s'], 2)} s around {format_digits(last['at_s'], 2)} s."
     )
 
 
@@ -298,7 +311,7 @@ def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("engine:N"),
         alt.Tooltip("which:N", title="percentile"),
-        alt.Tooltip("ms:Q", title="ms", format=".3~g"),
+        alt.Tooltip("ms:Q", title="ms", format=VALUES),
         alt.Tooltip("n:Q", title="chunks"),
     ]
 
@@ -315,10 +328,10 @@ def _distribution_text(title: str, entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _ms(value: float | None) -> str:
-    return "–, too few chunks" if value is None else f"{value:.3g} ms"
+    return "–, too few chunks" if value is None else f"{format_digits(value)} ms"
 
 
 def _milliseconds(entries: Sequence[Mapping[str, Any]]) -> alt.X:
     edges = entries[0]["edges_ms"]
     scale = alt.Scale(type="log", domain=[edges[0], edges[-1]], nice=False)
-    return alt.X("ms:Q", scale=scale, title="ms (logarithmic)", axis=alt.Axis(grid=False, format="~g", tickCount=6))
+    return alt.X("ms:Q", scale=scale, title="ms (logarithmic)", axis=alt.Axis(grid=False, format=TICKS, tickCount=6))

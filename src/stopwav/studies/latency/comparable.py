@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from stopwav.record import UNTRAINED, Piece, Record
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Piece, Record
 from stopwav.speech.latency import algorithmic_latency, final_latency
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
 from stopwav.studies.latency.metrics import Stream, streams_of
-from stopwav.studies.latency.results import is_untrained, rests_on_text
+from stopwav.studies.latency.results import is_untrained, needs_transcript, rests_on_text
 
 OfStreams = Callable[[Sequence[Stream]], float | NoValue]
 
-WER = "wer"
+WER, CER = "wer", "cer"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class ComparedEngine:
     untrained: bool = False
 
     @property
-    def transcripts(self) -> dict[str, str]:
-        """The transcripts of the utterances that completed in every round."""
+    def transcripts(self) -> dict[str, str | None]:
+        """The transcripts of the utterances that completed in every round, None where they have none."""
         completed = [{stream.utterance.id for stream in streams} for streams in self.rounds.values()]
         common = set.intersection(*completed) if completed else set()
         return {name: utterance.text for name, utterance in self.utterances.items() if name in common}
@@ -65,6 +65,8 @@ def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set
     """Return the metric's value in each round over the given utterances, all above zero, or why it has none."""
     if engine.untrained and rests_on_text(metric.name):
         return NoValue(UNTRAINED, UNTRAINED)
+    if needs_transcript(metric.name) and all(engine.utterances[name].text is None for name in utterances):
+        return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     if metric.name in _OF_STREAMS:
         values = _of_rounds(engine, _OF_STREAMS[metric.name], utterances)
     else:
@@ -74,17 +76,31 @@ def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set
     return values
 
 
-def errors_by_utterance(engine: ComparedEngine, utterances: Sequence[str]) -> tuple[list[float], list[int]] | NoValue:
-    """Return the word errors of each utterance, as a mean over rounds, and its reference words."""
+def errors_by_utterance(
+    engine: ComparedEngine, rate: str, utterances: Sequence[str]
+) -> tuple[list[float], list[int]] | NoValue:
+    """Return the word or character errors of each utterance with a transcript, mean over rounds, and its length."""
     if engine.untrained:
         return NoValue(UNTRAINED, UNTRAINED)
-    errors: dict[str, list[int]] = {name: [] for name in utterances}
-    words = dict.fromkeys(utterances, 0)
+    errors: dict[str, list[int]] = {name: [] for name in utterances if engine.utterances[name].text is not None}
+    lengths = dict.fromkeys(errors, 0)
     for stream in (stream for streams in engine.rounds.values() for stream in streams):
         if stream.utterance.id in errors:
-            errors[stream.utterance.id].append(stream.errors.errors)
-            words[stream.utterance.id] = stream.errors.words
-    return [sum(errors[name]) / len(errors[name]) for name in utterances], [words[name] for name in utterances]
+            wrong, length = _error_count(stream, rate)
+            errors[stream.utterance.id].append(wrong)
+            lengths[stream.utterance.id] = length
+    if not errors:
+        return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
+    return [sum(counts) / len(counts) for counts in errors.values()], list(lengths.values())
+
+
+def _error_count(stream: Stream, rate: str) -> tuple[int, int]:
+    """The errors of a stream with a transcript, and its reference words or characters."""
+    assert stream.errors is not None
+    assert stream.characters is not None
+    if rate == WER:
+        return stream.errors.errors, stream.errors.words
+    return stream.characters.errors, stream.characters.characters
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
@@ -208,5 +224,5 @@ COMPARABLE = Comparable(
     items=_items,
     settings=lambda record: {"pace": record.header.spec.get("pace")},
     item_settings=_engine_settings,
-    error_rate=WER,
+    error_rates=(WER, CER),
 )

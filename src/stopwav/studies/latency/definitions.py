@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopwav.record import UNTRAINED, Result
-from stopwav.studies.definition import Definition, Definitions, ratio, seconds, size
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
+from stopwav.studies.definition import ERROR_RATES, Definition, Definitions, ratio, seconds, size
 
 
 def _percentiles(title: str, text: str) -> Definition:
     return Definition(title, "s", text, percentiles=True)
+
+
+def _of_reference(title: str, text: str) -> Definition:
+    return Definition(title, "s", text, rests_on_transcript=True)
 
 
 def _each(group: Mapping[str, Definition], **fields: Any) -> dict[str, Definition]:
@@ -53,6 +57,7 @@ WORDS = _each(
         ),
     },
     rests_on_text=True,
+    rests_on_transcript=True,
     rests_on_speed=False,
 )
 
@@ -102,12 +107,12 @@ SHARES = _each(
 )
 
 _LAGGING = {
-    "al": seconds(
+    "al": _of_reference(
         "average lagging (AL)",
         "Mean lag of committed words, in audio heard, behind a recogniser that spreads the reference words evenly "
         "over the audio.",
     ),
-    "laal": seconds(
+    "laal": _of_reference(
         "length-adaptive average lagging (LAAL)", "AL with the rate of the longer of reference and recognised text."
     ),
     "dal": seconds(
@@ -115,8 +120,8 @@ _LAGGING = {
     ),
 }
 _COMPUTATION_AWARE = {
-    "al_ca": seconds("AL, computation-aware", "AL in elapsed time, computing and queueing included."),
-    "laal_ca": seconds("LAAL, computation-aware", "LAAL in elapsed time, computing and queueing included."),
+    "al_ca": _of_reference("AL, computation-aware", "AL in elapsed time, computing and queueing included."),
+    "laal_ca": _of_reference("LAAL, computation-aware", "LAAL in elapsed time, computing and queueing included."),
     "dal_ca": seconds("DAL, computation-aware", "DAL in elapsed time, computing and queueing included."),
 }
 UTTERANCES = {
@@ -205,17 +210,8 @@ PACE = {
     ),
 }
 
-TEXT = _each(
+TEXT = ERROR_RATES | _each(
     {
-        "wer": replace(
-            ratio(
-                "word error rate (WER)",
-                "Σ (substitutions + deletions + insertions) / Σ reference words, of the final text, after "
-                "normalisation.",
-            ),
-            scale=100.0,
-            headline="WER, %",
-        ),
         "upwr": replace(
             ratio(
                 "unstable words per 100 (UPWR)",
@@ -269,6 +265,8 @@ DEFINITIONS = Definitions(
 )
 
 
+# A row only where no utterance has a transcript, and so the time from the first word is not known.
+_WITHOUT_WORDS = "first_word_latency_from_start_p50"
 # The lines of the classic analysis of a streaming transducer; for engines that mark its stages.
 LEGACY = "Legacy breakdown, ms"
 # The metrics of the table by heading, each with its unit where the heading does not say it.
@@ -279,6 +277,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "committed_latency_p50": "",
         "committed_latency_p95": "",
         "first_word_latency_p50": "",
+        _WITHOUT_WORDS: "",
         "final_latency_p50": "",
         "final_latency_from_end_p50": "",
     },
@@ -292,7 +291,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "chunk_lag_p99": "ms",
         "peak_host_bytes": "",
     },
-    "What it writes": {"wer": "%", "upwr": ""},
+    "What it writes": {"wer": "%", "cer": "%", "upwr": ""},
     LEGACY: {
         "algorithmic_latency": "",
         "inference_p95": "",
@@ -343,7 +342,9 @@ def _is_shown(metric: str, heading: str, results: Sequence[Result]) -> bool:
     if heading == LEGACY:
         return any({"features_p95", "inference_p95"} <= result.metrics.keys() for result in results)
     estimates = [result.metrics[metric] for result in results if metric in result.metrics]
-    # That texts mean nothing is said once, in place of the errors.
-    if metric != "wer" and all(estimate.code == UNTRAINED for estimate in estimates):
+    # That texts mean nothing, or have no transcript, is said once, in place of the errors.
+    if metric != "wer" and all(estimate.code in (UNTRAINED, NO_TRANSCRIPT) for estimate in estimates):
         return False
+    if metric == _WITHOUT_WORDS:
+        return all(result.metrics["first_word_latency_p50"].code == NO_TRANSCRIPT for result in results)
     return any(estimate.value != 0 or estimate.high or estimate.unit == "bool" for estimate in estimates)

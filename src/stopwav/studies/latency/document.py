@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopwav.record import UNTRAINED, Result
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
 from stopwav.report.document import (
     Block,
     Cell,
@@ -25,7 +25,6 @@ from stopwav.report.document import (
     Timelines,
 )
 from stopwav.report.text import (
-    DASH,
     change_estimate,
     counted,
     format_bytes,
@@ -40,7 +39,7 @@ from stopwav.stats import UNDECIDED, Estimate, minimum_count
 from stopwav.stats.change import Change
 from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain
-from stopwav.studies.latency.metrics import BY_DEFINITION
+from stopwav.studies.latency.metrics import SAID
 from stopwav.studies.study import StudyRun
 
 # Where the count stands in a reason; no note holds it.
@@ -85,29 +84,29 @@ def explanation_finding(explanation: Explanation) -> str:
     """Return what to do, in a sentence; a setting is said to help only where that is shown beyond noise."""
     gains = explanation.gains
     if not gains:
-        return f"{explanation.base}: no setting could be measured"
+        return f"{explanation.base}: no setting could be {'ranked' if explanation.unranked else 'measured'}"
+    tried = len(gains) + len(explanation.unranked)
     helping = [gain for gain in gains if gain.felt.verdict == "faster" and gain.felt_s is not None]
     listed = ", ".join(f"{gain.setting} by {format_number(-1e3 * (gain.felt_s or 0), 0)} ms" for gain in helping)
     undecided = [gain.felt.more_rounds for gain in gains if gain.felt.verdict == "undecided"]
     more = max((rounds for rounds in undecided if rounds is not None), default=None)
     rest = f"; {len(undecided)} undecided" if undecided else ""
     rest += f" ({more} more rounds should decide)" if more is not None else ""
+    rest += f"; {len(explanation.unranked)} not ranked" if explanation.unranked else ""
     if helping:
         verb = "shortens" if len(helping) == 1 else "shorten"
-        return f"{explanation.base}: of {len(gains)} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
-    return f"{explanation.base}: none of {len(gains)} settings tried is shown to shorten the wait{rest}"
+        return f"{explanation.base}: of {tried} settings tried, {len(helping)} {verb} the wait: {listed}{rest}"
+    return f"{explanation.base}: none of {tried} settings tried is shown to shorten the wait{rest}"
 
 
 def _pace(result: Result) -> str:
     verdict, rtf, slope = (result.metrics[name] for name in ("keeps_up", "rtf", "backlog_slope"))
-    if verdict.value:
-        return "keeps up"
     factors = f"RTF {format_interval(rtf)}, RTFx {format_interval(result.metrics['rtfx'])}"
     if verdict.code == UNDECIDED:
         return f"whether it keeps up is {verdict.note} ({factors})"
     if rtf.value is not None and rtf.value < 1:
         factors += f", but its backlog grows by {format_value(slope, 1e3)} ms per second of audio"
-    return f"does not keep up ({factors})"
+    return "keeps up" if verdict.value else f"does not keep up ({factors})"
 
 
 def _wait(result: Result) -> str:
@@ -115,7 +114,9 @@ def _wait(result: Result) -> str:
     if p50.code == UNTRAINED:
         return f"{UNTRAINED}: no words to time"
     if p50.value is None:
-        return f"word latency is unknown ({p50.note})"
+        lag = result.metrics["chunk_lag_p95"] if p50.code == NO_TRANSCRIPT else p50
+        chunks = f"; chunk latency {format_value(lag, 1e3)} ms (P95)" if lag.value is not None else ""
+        return f"word latency is unknown ({p50.note}){chunks}"
     tail = f" / {format_value(p95)} s (P95)" if p95.value is not None else ""
     return f"word latency {format_value(p50)} s (P50){tail}"
 
@@ -149,7 +150,8 @@ def _settings_line(result: Result) -> str:
     params: Any = result.params
     return (
         f"{counted(params['utterances'], 'utterance')} of corpus {params['corpus']}, {params['audio_s']:.0f} s of "
-        f"audio, {counted(params['words'], 'word')}, {params['pace']} pace, "
+        f"audio, {counted(params['words'], 'word') if params['transcripts'] else 'no transcripts'}, "
+        f"{params['pace']} pace, "
         f"{counted(params['rounds'], 'round')}; [95 % CI]"
     )
 
@@ -192,7 +194,7 @@ def _missing_reasons(results: Sequence[Result]) -> Iterator[str]:
     for _, metrics in shown_sections(results):
         for metric, unit in metrics.items():
             for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
-                if estimate.low is None and estimate.note and estimate.code not in (UNTRAINED, BY_DEFINITION):
+                if estimate.low is None and estimate.note and estimate.code not in SAID:
                     reason, count = _reason(estimate, metric)
                     counts.setdefault(reason, []).append(count)
                     labels.setdefault(reason, {})[label_of(metric, unit)] = None
@@ -225,7 +227,7 @@ def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]
     reasons = tuple(_explanation_reasons(explanation))
     if reasons:
         yield Missing(reasons, media=("terminal", "page"))
-        yield Lines("Not measured, or without a verdict", reasons, media=("markdown",))
+        yield Lines("Not measured, not ranked, or without a verdict", reasons, media=("markdown",))
 
 
 def _long_table(explanation: Explanation, title: str) -> Table:
@@ -270,15 +272,13 @@ def _changes(gain: Gain) -> list[tuple[str, str, str]]:
 
 
 def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
-    if change.value is None:
-        return (UNTRAINED if change.code == UNTRAINED else DASH), ""
-    return format_interval(change_estimate(change), scale), change.verdict
+    return format_interval(change_estimate(change), scale), "" if change.value is None else change.verdict
 
 
 def _explanation_reasons(explanation: Explanation) -> Iterator[str]:
     """Why settings were not tried and why numbers are missing, each reason once."""
-    for setting, reason in explanation.left_out:
-        yield f"not measured: {setting}: {reason}"
+    for left_out in explanation.left_out:
+        yield f"{left_out.title}: {left_out.setting}: {left_out.reason}"
     reasons: dict[str, dict[str, None]] = {}
     for gain in explanation.gains:
         for change in (gain.felt, gain.lag_p95, gain.lag_p50, gain.wer):

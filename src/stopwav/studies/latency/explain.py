@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record
@@ -25,6 +25,11 @@ from stopwav.studies.latency.spec import TriedKnob
 # What a listener feels: word latency or, where no words are timed, the wait of the sample that waits longest; its P50
 # where a round has too few chunks for a P95.
 _FELT = ("word_latency_p50", "longest_wait_p95", "longest_wait_p50")
+# Untrained weights that wrote a third more made 7 % more calls in a beam search, which is a part of a chunk's time: a
+# fifth moves that time by little more than the threshold of a verdict.
+RATE_TOLERANCE = 0.2
+# Why a setting is not ranked: it is not available here, it failed, or untrained weights wrote at another rate with it.
+LeftOutCode = Literal["unavailable", "failed", "other-rate"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Gain:
     """One setting against the base: the change of the wait, how much of it is the algorithm's, and other changes.
 
     `algorithmic_s` follows from the setting and has no interval. `felt` is the change of what a listener feels.
+    `words_per_s` is how much untrained weights wrote; None for trained ones.
     """
 
     setting: str
@@ -40,6 +46,7 @@ class Gain:
     lag_p95: Change
     lag_p50: Change
     wer: Change
+    words_per_s: float | None = field(default=None, kw_only=True)
 
     @property
     def felt_s(self) -> float | None:
@@ -53,29 +60,51 @@ class Gain:
             "setting": self.setting,
             "algorithmic_s": self.algorithmic_s,
             "felt_s": self.felt_s,
+            "words_per_s": self.words_per_s,
             **{name: change.to_json() for name, change in changes.items()},
         }
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The settings of an engine that were tried, the best first, and those that were not, with reasons.
+class LeftOut:
+    """A setting that is not ranked, and why."""
 
-    `felt` names the metric that they are ranked by.
+    setting: str
+    reason: str
+    code: LeftOutCode
+
+    @property
+    def title(self) -> str:
+        """What was not done with it."""
+        return "not ranked" if self.code == "other-rate" else "not measured"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The settings of an engine that were ranked, the best first, and those that were not, with reasons.
+
+    `felt` names the metric that they are ranked by; `words_per_s` is how much an untrained base wrote.
     """
 
     base: str
     felt: str
     gains: tuple[Gain, ...]
-    left_out: tuple[tuple[str, str], ...]
+    left_out: tuple[LeftOut, ...]
+    words_per_s: float | None = None
+
+    @property
+    def unranked(self) -> tuple[LeftOut, ...]:
+        """The settings that were measured, but did other work than the base."""
+        return tuple(setting for setting in self.left_out if setting.code == "other-rate")
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as `--json` prints it."""
         return {
             "base": self.base,
             "felt": self.felt,
+            "words_per_s": self.words_per_s,
             "gains": [gain.to_json() for gain in self.gains],
-            "left_out": [{"setting": setting, "reason": reason} for setting, reason in self.left_out],
+            "left_out": [asdict(setting) for setting in self.left_out],
         }
 
 
@@ -118,7 +147,8 @@ def with_knobs(engines: list[str], knobs: Iterable[TriedKnob]) -> list[str]:
 def explanation(record: Record) -> Explanation | None:
     """Return what each setting gains in a run with `explain`, computed again from it; None where none was tried.
 
-    All verdicts together have one confidence of 95 %. They need two rounds or more.
+    All verdicts together have one confidence of 95 %. They need two rounds or more. A setting with which untrained
+    weights write at another rate does other work than the base: it is not ranked.
     """
     if not record.header.spec.get("knobs"):
         return None
@@ -129,16 +159,18 @@ def explanation(record: Record) -> Explanation | None:
     pairs, left_out = [], []
     for knob in knobs:
         if knob.engine is None:
-            left_out.append((knob.setting, knob.unavailable))
+            left_out.append(LeftOut(knob.setting, knob.unavailable, "unavailable"))
             continue
         other = next(remaining)
         pair = _pair(knob.setting, base, compared_engine(record, other))
-        if pair.utterances:
-            pairs.append(pair)
+        if not pair.utterances:
+            left_out.append(LeftOut(knob.setting, _failure(record, name, other), "failed"))
+        elif reason := _other_rate(pair):
+            left_out.append(LeftOut(knob.setting, reason, "other-rate"))
         else:
-            left_out.append((knob.setting, _failure(record, name, other)))
+            pairs.append(pair)
     felt = _felt(pairs)
-    return Explanation(name, felt.name, ranked(_gains(pairs, felt)), tuple(left_out))
+    return Explanation(name, felt.name, ranked(_gains(pairs, felt)), tuple(left_out), _words_per_s(base))
 
 
 def ranked(gains: Iterable[Gain]) -> tuple[Gain, ...]:
@@ -152,7 +184,7 @@ def _pair(setting: str, a: ComparedEngine, b: ComparedEngine) -> _Pair:
     rounds = sorted(a.rounds.keys() & b.rounds.keys())
     a, b = (replace(engine, rounds={index: engine.rounds[index] for index in rounds}) for engine in (a, b))
     transcripts = b.transcripts
-    common = (name for name, text in a.transcripts.items() if transcripts.get(name) == text)
+    common = (name for name, text in a.transcripts.items() if name in transcripts and transcripts[name] == text)
     return _Pair(setting, a, b, tuple(common))
 
 
@@ -164,6 +196,36 @@ def _failure(record: Record, base: str, other: str) -> str:
         if failed is not None:
             return f"{'' if name == other else 'the engine as it is: '}{failed.status}: {failed.message}"
     return "no round is finished"
+
+
+def _words_per_s(engine: ComparedEngine) -> float | None:
+    """How many words untrained weights wrote per second of audio, over all streams; None for trained ones."""
+    traces = [stream.trace for streams in engine.rounds.values() for stream in streams]
+    audio_s = sum(trace.audio_s for trace in traces)
+    if not engine.untrained or not audio_s:
+        return None
+    return sum(len(trace.text.split()) for trace in traces) / audio_s
+
+
+def _other_rate(pair: _Pair) -> str:
+    """Why two untrained engines did not do the same work, or "": their rates differ by more than the tolerance."""
+    a, b = (_words_per_s(_only(engine, pair.utterances)) for engine in (pair.a, pair.b))
+    if a is None or b is None or abs(b - a) <= RATE_TOLERANCE * a:
+        return ""
+    return (
+        f"random weights write {b:.1f} words a second with it and {a:.1f} without it, more than "
+        f"{100 * RATE_TOLERANCE:.0f} % apart, so its times are those of other work; measure more utterances, or use a "
+        "checkpoint"
+    )
+
+
+def _only(engine: ComparedEngine, utterances: Sequence[str]) -> ComparedEngine:
+    """The engine with these utterances alone."""
+    rounds = {
+        index: [stream for stream in streams if stream.utterance.id in utterances]
+        for index, streams in engine.rounds.items()
+    }
+    return replace(engine, rounds=rounds)
 
 
 def _felt(pairs: Sequence[_Pair]) -> RoundMetric:
@@ -184,7 +246,12 @@ def _gains(pairs: Sequence[_Pair], felt: RoundMetric) -> list[Gain]:
     asked = [[*(_ask(pair, metric) for metric in metrics), _ask_wer(pair)] for pair in pairs]
     answers = iter(answer_all([question for questions in asked for question in questions]))
     return [
-        Gain(pair.setting, _algorithmic_s(pair.b) - _algorithmic_s(pair.a), *(next(answers) for _ in questions))
+        Gain(
+            pair.setting,
+            _algorithmic_s(pair.b) - _algorithmic_s(pair.a),
+            *(next(answers) for _ in questions),
+            words_per_s=_words_per_s(pair.b),
+        )
         for pair, questions in zip(pairs, asked, strict=True)
     ]
 
@@ -195,7 +262,7 @@ def _ask(pair: _Pair, metric: RoundMetric) -> Question:
 
 
 def _ask_wer(pair: _Pair) -> Question:
-    a, b = (errors_by_utterance(engine, pair.utterances) for engine in (pair.a, pair.b))
+    a, b = (errors_by_utterance(engine, WER, pair.utterances) for engine in (pair.a, pair.b))
     return ask_error_rate(WER, a, b, DEFAULT_THRESHOLD)
 
 

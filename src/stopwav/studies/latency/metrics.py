@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stopwav.record import Piece
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Piece
 from stopwav.speech.events import Trace, trace_from_json
 from stopwav.speech.latency import (
     STAGES,
@@ -29,7 +29,7 @@ from stopwav.speech.latency import (
 )
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Utterance
-from stopwav.speech.wer import ErrorCount, count_word_errors
+from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
 
 # Half the listeners, and the one in ten, twenty or a hundred who waits longest.
@@ -38,18 +38,24 @@ WAITING = ("buffering", "lookahead", "emission")
 COMPUTING = (*STAGES, "other")
 # The code of what follows from the settings or from other metrics, and has no interval of its own.
 BY_DEFINITION = "by-definition"
+# The codes for which a cell, or the definition of its metric, says why there is no number or interval.
+SAID = (UNTRAINED, NO_TRANSCRIPT, BY_DEFINITION)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream without a failure: its trace, the texts shown, the delay of each word, and its word errors."""
+    """One stream without a failure: its trace, the texts shown, the delay of each word, and its errors.
+
+    Errors are None where the utterance has no transcript.
+    """
 
     round: int
     utterance: Utterance
     trace: Trace
     texts: list[ShownText]
     delays: list[WordDelay]
-    errors: ErrorCount
+    errors: ErrorCount | None
+    characters: CharacterErrorCount | None
 
 
 def streams_of(pieces: Sequence[Piece], utterances: dict[str, Utterance]) -> list[Stream]:
@@ -62,8 +68,11 @@ def streams_of(pieces: Sequence[Piece], utterances: dict[str, Utterance]) -> lis
         trace = trace_from_json(piece.data["trace"])
         texts = shown_texts(trace)
         delays = word_delays(trace, utterance.words, texts)
-        errors = count_word_errors(normalise(utterance.text), texts[-1].words if texts else ())
-        streams.append(Stream(int(piece.key[1]), utterance, trace, texts, delays, errors))
+        errors, characters = None, None
+        if utterance.text is not None:
+            words = normalise(utterance.text), texts[-1].words if texts else ()
+            errors, characters = count_word_errors(*words), count_character_errors(*words)
+        streams.append(Stream(int(piece.key[1]), utterance, trace, texts, delays, errors, characters))
     return streams
 
 
@@ -118,9 +127,10 @@ def _sum_of_p95s(metrics: Mapping[str, Estimate]) -> Estimate:
 
 
 def _word_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
-    """Delays of the reference words that were recognised, and the share of each cause."""
-    shown = [(s, [delay for delay in s.delays if delay.waterfall is not None]) for s in streams]
-    stable = [(s, [delay for delay in s.delays if delay.committed_s is not None]) for s in streams]
+    """Delays of the reference words that were recognised, and the share of each cause, over streams with word times."""
+    timed = [stream for stream in streams if stream.delays]
+    shown = [(s, [delay for delay in s.delays if delay.waterfall is not None]) for s in timed]
+    stable = [(s, [delay for delay in s.delays if delay.committed_s is not None]) for s in timed]
     metrics = _Percentiles(shown, seed)("word_latency", lambda delay: delay.latency_s)
     metrics |= _Percentiles(stable, seed)("stabilisation", lambda delay: delay.stabilisation_s)
     metrics |= _Percentiles(stable, seed)("committed_latency", lambda delay: delay.committed_s)
@@ -166,12 +176,12 @@ def _lagging(stream: Stream, name: str, computation_aware: bool) -> float | None
     chunks, audio_s = stream.trace.chunks, stream.trace.audio_s
     commits = committing_texts(stream.texts)
     delays = [text.time_s if computation_aware else chunks[text.chunk].due_s for text in commits]
-    words = len(normalise(stream.utterance.text))
-    if name == "al":
-        return average_lagging(delays, audio_s, words)
-    if name == "laal":
-        return length_adaptive_average_lagging(delays, audio_s, words)
-    return differentiable_average_lagging(delays, audio_s)
+    if name == "dal":
+        return differentiable_average_lagging(delays, audio_s)
+    if stream.errors is None:
+        return None
+    lagging = average_lagging if name == "al" else length_adaptive_average_lagging
+    return lagging(delays, audio_s, stream.errors.words)
 
 
 def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
@@ -180,19 +190,28 @@ def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     service = [sum(chunk.service_s for chunk in s.trace.chunks) for s in streams]
     audio = [s.trace.audio_s for s in streams]
     final = [len(s.texts[-1].words) if s.texts else 0 for s in streams]
-    words = [s.errors.words for s in streams]
+    transcribed = [(s, s.errors, s.characters) for s in streams if s.errors is not None and s.characters is not None]
+    of_transcribed = _labels(s for s, _, _ in transcribed)
+    words = [(errors.errors, errors.words) for _, errors, _ in transcribed]
+    characters = [(errors.errors, errors.characters) for _, _, errors in transcribed]
     rtf = cluster_ratio(service, audio, *labels, seed=seed, positive=True)
     metrics = {
         "rtf": rtf,
         "rtfx": inverse(rtf),
-        "wer": cluster_ratio([s.errors.errors for s in streams], words, *labels, seed=seed),
+        "wer": cluster_ratio(*_columns(words), *of_transcribed, seed=seed),
+        "cer": cluster_ratio(*_columns(characters), *of_transcribed, seed=seed),
         "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
         "normalised_erasure": cluster_ratio([erased_words(s.texts) for s in streams], final, *labels, seed=seed),
     }
-    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in streams]
-    share = cluster_ratio(recognised, [len(s.delays) for s in streams], *labels, seed=seed)
+    timed = [s for s in streams if s.delays]
+    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in timed]
+    share = cluster_ratio(recognised, [len(s.delays) for s in timed], *_labels(timed), seed=seed)
     metrics["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
     return metrics
+
+
+def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stopwav.errors import Caution
-from stopwav.record import UNTRAINED, Piece, Record, Result
-from stopwav.speech.text import normalise
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Piece, Record, Result
+from stopwav.speech.events import trace_from_json
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import Estimate
 from stopwav.studies.corpus_header import engine_names, failed_utterances, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import Stream, process_metrics, stream_metrics, streams_of
+from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
+from stopwav.studies.study import StudyRun
 
 
 def latency_results(record: Record) -> list[Result]:
@@ -38,6 +40,24 @@ def latency_results(record: Record) -> list[Result]:
     return results
 
 
+def latency_texts(run: StudyRun) -> list[RecognisedText]:
+    """Return the final text of every stream."""
+    record = run.record
+    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+    texts = []
+    for name in engine_names(record.header.spec["engines"]):
+        pieces = [piece for piece in record.pieces if piece.key[2] == name]
+        attempts = [
+            Attempt(utterances[str(piece.key[3])], trace_from_json(piece.data["trace"]).text)
+            if piece.status == "ok"
+            else Attempt(utterances[str(piece.key[3])], None, f"{piece.status}: {piece.message}")
+            for piece in pieces
+            if piece.key[0] == "stream"
+        ]
+        texts += recognised_texts(name, attempts, untrained=is_untrained(pieces))
+    return texts
+
+
 def is_untrained(pieces: Iterable[Piece]) -> bool:
     """Whether an engine reports random weights; the oldest runs do not say, and are of trained ones."""
     engines = (piece.data.get("engine", {}) for piece in pieces if piece.key[0] == "load")
@@ -50,10 +70,18 @@ def rests_on_text(metric: str) -> bool:
     return definition is not None and definition.rests_on_text
 
 
-def _without_text(metrics: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """The metrics, with `untrained` in place of those that depend on the text."""
+def needs_transcript(metric: str) -> bool:
+    """Whether utterances without a transcript have no value of a metric."""
+    definition = DEFINITIONS.find(metric)
+    return definition is not None and definition.needs_transcript
+
+
+def _without(
+    metrics: Mapping[str, Estimate], concerned: Callable[[str], bool], note: str, code: str
+) -> dict[str, Estimate]:
+    """The metrics, with the reason in place of those that are concerned."""
     return {
-        name: Estimate(None, unit=estimate.unit, note=UNTRAINED, code=UNTRAINED) if rests_on_text(name) else estimate
+        name: Estimate(None, unit=estimate.unit, note=note, code=code) if concerned(name) else estimate
         for name, estimate in metrics.items()
     }
 
@@ -65,6 +93,7 @@ def _params(record: Record, pieces: Sequence[Piece], streams: Sequence[Stream]) 
         "engine": loads[0].data["engine"] if loads else {},
         "corpus": header.corpus["name"],
         "utterances": len({stream.utterance.id for stream in streams}),
+        "transcripts": len({stream.utterance.id for stream in streams if stream.errors is not None}),
         "audio_s": sum(s.trace.audio_s for s in streams if s.round == streams[0].round),
         "words": sum(len(s.utterance.words) for s in streams if s.round == streams[0].round),
         "chunk_s": streams[0].trace.chunk_s if streams else None,
@@ -78,7 +107,9 @@ def _metrics(streams: Sequence[Stream], pieces: Sequence[Piece], seed: int) -> d
     if not streams:
         return {}
     metrics = {**stream_metrics(streams, seed), **process_metrics(pieces)}
-    return _without_text(metrics) if is_untrained(pieces) else metrics
+    if all(stream.errors is None for stream in streams):
+        metrics = _without(metrics, needs_transcript, WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
+    return _without(metrics, rests_on_text, UNTRAINED, UNTRAINED) if is_untrained(pieces) else metrics
 
 
 def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utterance]) -> list[Caution]:
@@ -90,7 +121,7 @@ def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utte
             warnings += [Caution(code, message) for code, message in piece.data["cautions"]]
             warnings += [Caution("engine", note) for note in piece.data["engine"]["notes"]]
     warnings += header_warnings(record.header)
-    untimed = {utterance.id for utterance in utterances if not utterance.words and normalise(utterance.text)}
+    untimed = {utterance.id for utterance in utterances if not utterance.words and utterance.text is not None}
     if untimed:
         count = "1 utterance has" if len(untimed) == 1 else f"{len(untimed)} utterances have"
         warnings.append(Caution("no-word-times", f"{count} no word times, so no word latency"))

@@ -28,7 +28,10 @@ class LatencySpec(StudySpec):
     ] = Field(min_length=1)
     corpus: Annotated[
         str,
-        Option("`bundled`, a folder of audio with transcripts, a LibriSpeech tree, a NeMo manifest, a Kaldi folder."),
+        Option(
+            "`bundled`, a folder of audio (with transcripts or without), an audio file, a LibriSpeech tree, a NeMo "
+            "manifest, a Kaldi folder."
+        ),
     ] = "bundled"
     words: Annotated[str | None, Option("CTM file with the time of every word; default: found by alignment.")] = None
     chunk_ms: Annotated[float | None, Option("Milliseconds of audio per push; default: what the engine asks for.")] = (

@@ -7,7 +7,7 @@ from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.document import latency_document
 from stopwav.studies.latency.explain import explanation
 from stopwav.studies.latency.forecast import forecast, problems
-from stopwav.studies.latency.results import latency_results
+from stopwav.studies.latency.results import latency_results, latency_texts
 from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.stream_trace import stream_trace
@@ -29,6 +29,7 @@ STUDY = Study(
     extras={"explanation": lambda run: explanation(run.record)},
     view=latency_view,
     comparable=COMPARABLE,
+    texts=latency_texts,
     trace=stream_trace,
     failure_codes=("stream-",),
     followed=("engine",),

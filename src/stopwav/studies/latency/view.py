@@ -200,7 +200,7 @@ def _timelines(
         timelines.append(
             {
                 "id": key,
-                "text": utterance.text,
+                "text": utterance.text or "",
                 "audio_s": audio_s,
                 "words": words,
                 "envelope": envelope,

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.record import Header
 from stopwav.speech.batches import (
     COLUMNS,
+    SHUFFLED,
     Batch,
     covered_range,
     invented_pairs,
@@ -16,8 +18,8 @@ from stopwav.speech.batches import (
     padding_efficiency,
     spread,
 )
-from stopwav.speech.shapes import Shapes, load_shapes
-from stopwav.studies.loss.spec import LossSpec
+from stopwav.speech.shapes import Shapes, load_shapes, shapes_to_json
+from stopwav.studies.loss.spec import BATCHES, LossSpec
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class BatchSet:
 
 def load_spec_shapes(spec: LossSpec) -> Shapes:
     """Return the shapes that a run draws its batches from."""
-    return load_shapes(spec.shapes, tokenizer=spec.tokenizer, subsampling=spec.subsampling, seed=spec.seed)
+    return load_shapes(
+        spec.shapes, tokenizer=spec.tokenizer, frames=spec.frames, subsampling=spec.subsampling, seed=spec.seed
+    )
 
 
 def corpus_of(spec: LossSpec) -> dict[str, Any]:
@@ -63,10 +67,7 @@ def corpus_of(spec: LossSpec) -> dict[str, Any]:
     sizes: Sequence[int | None] = spec.batch_size or [None]
     settings = [Setting(size, vocab) for size in sizes for vocab in spec.vocab]
     return {
-        "name": shapes.name,
-        "digest": shapes.digest,
-        "note": shapes.note,
-        "count": len(shapes),
+        **shapes_to_json(shapes),
         "settings": [asdict(_make_set(spec, setting, shapes)) for setting in settings],
     }
 
@@ -86,18 +87,27 @@ def _make_set(spec: LossSpec, setting: Setting, shapes: Shapes) -> BatchSet:
         shapes,
         batch_size=setting.batch_size or 1,
         max_frames=spec.max_frames,
-        sort=spec.sort or None,
+        order=spec.order or SHUFFLED,
         buckets=spec.buckets,
         seed=spec.seed,
     )
-    measured = spread(everything, spec.batches)
+    measured = _chosen(spec, everything)
     return BatchSet(
         setting,
         tuple(measured),
         padding_efficiency(everything),
         covered_range(measured, shapes),
-        invented_pairs(everything, shapes) if spec.sort == COLUMNS else 0.0,
+        invented_pairs(everything, shapes) if spec.order == COLUMNS else 0.0,
     )
+
+
+def _chosen(spec: LossSpec, batches: Sequence[Batch]) -> Sequence[Batch]:
+    """The batches that are measured: the first ones where that was asked for, else some over the whole range."""
+    if spec.first is None:
+        return spread(batches, spec.batches or BATCHES)
+    if spec.skip >= len(batches):
+        raise StopwavError(f"--skip {spec.skip}: {len(batches)} batches in all; skip fewer")
+    return batches[spec.skip : spec.skip + spec.first]
 
 
 def _from_json(fields: Mapping[str, Any]) -> BatchSet:

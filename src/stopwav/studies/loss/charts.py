@@ -7,15 +7,19 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.record import Result
-from stopwav.report.chart import Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
-from stopwav.report.text import format_bytes, format_interval
+from stopwav.record import Piece, Result
+from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
+from stopwav.report.text import format_bytes, format_digits, format_interval, plain
 from stopwav.studies.loss.document import by_setting, loss_name, peak_metric, setting_text
+from stopwav.studies.loss.traces import profiles_of
 from stopwav.studies.study import StudyRun
 
 # Room for a bar and its name.
 ROW_HEIGHT = 34
 CHART_HEIGHT = 300
+# Points whose times and peaks differ by less are too close for two names: a line of text takes a twentieth of the
+# height, and a name half of the width of a phone; either axis nearly always covers two decades or less.
+LABEL_RATIO, NAME_RATIO = 100 ** (1 / 20), 10
 
 
 def loss_charts(run: StudyRun) -> dict[str, Chart]:
@@ -33,7 +37,29 @@ def loss_charts(run: StudyRun) -> dict[str, Chart]:
     for metric, title in (("batch_size", "batch size"), ("vocab", "vocabulary")):
         if len({result.params[metric] for result in measured}) > 1:
             charts[f"over-{metric.replace('_', '-')}"] = _curves(measured, names, metric, title)
+    for number, piece in enumerate(profiles_of(run.record), start=1):
+        if piece.data["memory"] is not None:
+            charts[f"profile-{number}"] = _memory_over_time(piece)
     return charts
+
+
+def _memory_over_time(piece: Piece) -> Chart:
+    """The memory that was allocated in the recorded steps, one after the other."""
+    device, points = piece.data["memory"]["device"], piece.data["memory"]["points"]
+    rows = [{"s": at_s, "MB": allocated / 1e6} for at_s, allocated in points]
+    line = (
+        chart_of(rows)
+        .mark_line(interpolate="step-after", strokeWidth=1.5, stroke=ink("engine-0"))
+        .encode(
+            x=alt.X("s:Q", title="s since the trace began", axis=alt.Axis(grid=False)),
+            y=alt.Y("MB:Q", title=f"MB allocated on {device}"),
+            tooltip=[alt.Tooltip("s:Q", format=VALUES), alt.Tooltip("MB:Q", format=VALUES)],
+        )
+    )
+    highest = max(rows, key=lambda row: row["MB"])
+    about = f"Peak {format_bytes(1e6 * highest['MB'])}, {format_digits(highest['s'])} s into the first trace."
+    where = f"{plain(str(piece.key[1]), 40)} ({piece.key[2]})"
+    return Chart(f"Memory over time: {where}", spec_of(alt.layer(line), CHART_HEIGHT), about)
 
 
 def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
@@ -45,7 +71,7 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
         rows.append({"engine": loss_name(result), "ms": 1e3 * value, "low": 1e3 * low, "high": 1e3 * high})
     shown = [str(row["engine"]) for row in rows]
     y = alt.Y("engine:N", sort=shown, title=None, axis=alt.Axis(labelLimit=200, grid=False))
-    tooltip = [alt.Tooltip("engine:N", title="loss"), alt.Tooltip("ms:Q", title="ms", format=".3~g")]
+    tooltip = [alt.Tooltip("engine:N", title="loss"), alt.Tooltip("ms:Q", title="ms", format=VALUES)]
     bars = (
         chart_of(rows)
         .mark_bar(height=ROW_HEIGHT // 2)
@@ -75,27 +101,42 @@ def _points(group: Sequence[Result]) -> list[dict[str, Any]]:
     ]
 
 
+def _labelled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The points, with names at those that are far enough from others; the legend names them all."""
+    named: list[dict[str, Any]] = []
+    for row in rows:
+        if not any(_near(row, other, "ms", LABEL_RATIO) and _near(row, other, "mb", NAME_RATIO) for other in named):
+            named.append(row)
+    return [{**row, "label": row["engine"] if row in named else ""} for row in rows]
+
+
+def _near(row: dict[str, Any], other: dict[str, Any], field: str, ratio: float) -> bool:
+    return bool(max(row[field], other[field]) < ratio * min(row[field], other[field]))
+
+
 def _time_against_memory(group: Sequence[Result], names: Sequence[str]) -> Chart:
-    rows = _points(group)
+    rows = _labelled(_points(group))
     shown = [str(row["engine"]) for row in rows]
     scale = alt.Scale(type="log", nice=True, padding=16)
     base = chart_of(rows).encode(
         x=alt.X(
-            "mb:Q", scale=scale, title="peak memory, excluding inputs, MB", axis=alt.Axis(format="~g", tickCount=6)
+            "mb:Q", scale=scale, title="peak memory, excluding inputs, MB", axis=alt.Axis(format=TICKS, tickCount=6)
         ),
-        y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format="~g", tickCount=6)),
+        y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format=TICKS, tickCount=6)),
     )
     points = base.mark_point(filled=True, size=110, opacity=1).encode(
         color=colour(names, shown).legend(None),
         shape=shape(names, shown).legend(None),
         tooltip=[
             alt.Tooltip("engine:N", title="loss"),
-            alt.Tooltip("ms:Q", format=".3~g"),
-            alt.Tooltip("mb:Q", title="MB", format=".3~g"),
+            alt.Tooltip("ms:Q", format=VALUES),
+            alt.Tooltip("mb:Q", title="MB", format=VALUES),
         ],
     )
-    labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text="engine:N")
-    values = "; ".join(f"{row['engine']} {row['ms']:.3g} ms, {format_bytes(1e6 * row['mb'])}" for row in rows)
+    labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text="label:N")
+    values = "; ".join(
+        f"{row['engine']} {format_digits(row['ms'])} ms, {format_bytes(1e6 * row['mb'])}" for row in rows
+    )
     about = f"The nearer to the lower left corner the better; both axes logarithmic. {values}."
     title = f"Time against memory: {setting_text(group[0])}"
     return Chart(title, spec_of(alt.layer(points, labels), CHART_HEIGHT), about, engine_keys(names, shown))
@@ -111,11 +152,11 @@ def _curves(measured: Sequence[Result], names: Sequence[str], param: str, title:
         if (result.params[other] or 0) == smallest
     ]
     shown = list(dict.fromkeys(str(row["engine"]) for row in rows))
-    ticks = alt.Axis(grid=False, format="~g", values=sorted({int(str(row["x"])) for row in rows}))
+    ticks = alt.Axis(grid=False, format=TICKS, values=sorted({int(str(row["x"])) for row in rows}))
     scale = alt.Scale(type="log", nice=False, padding=16)
     base = chart_of(rows).encode(
         x=alt.X("x:Q", scale=scale, title=title, axis=ticks),
-        y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format="~g", tickCount=6)),
+        y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format=TICKS, tickCount=6)),
         color=colour(names, shown).legend(None),
     )
     lines = base.mark_line(strokeWidth=1.5).encode(strokeDash=dash(names, shown).legend(None))

@@ -5,20 +5,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stopwav.record import Result
-from stopwav.report.document import PAGE, TEXT, Cell, Column, Detail, Document, Figures, Note, Row, Section, Table
-from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
+from stopwav.record import Piece, Record, Result
+from stopwav.report.document import (
+    PAGE,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Detail,
+    Document,
+    Figures,
+    Medium,
+    Note,
+    Row,
+    Section,
+    Table,
+)
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
+from stopwav.studies.loss.metrics import ONE_ROUND
+from stopwav.studies.loss.traces import profiles_of, recorded_text
 from stopwav.studies.study import StudyRun
 
+# Operators and kernels that are listed, and what is shown of their names, which may fill a page.
+MOST_PROFILED, LONGEST_NAME = 20, 60
+PAGE_AND_FILE: tuple[Medium, ...] = ("markdown", "page")
 WRONG = "✗"
 APPROXIMATE = "~"
 
+_ORDERS = {
+    "file": "in the order of the file",
+    "sorted": "sorted",
+    "longest-first": "longest first",
+    "columns-independently": "T and U sorted separately",
+}
 _FAILED = {"oom": "OOM", "timeout": "timeout", "error": "error", "skipped": "not run"}
 # The peak that runs out first: the device's where there is one.
 _PEAKS = ("peak_allocated_over_inputs_bytes", "peak_host_over_inputs_bytes")
 _LEGEND = {
     WRONG: f"{WRONG} does not match the oracle, or was not checked: timed all the same, and not ranked",
     APPROXIMATE: f"{APPROXIMATE} approximates the loss by leaving paths out, and is not ranked",
+    "(1)": "(1) the order in one round, which decides nothing: measure more with --rounds",
 }
 
 
@@ -39,13 +65,51 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         blocks=(
             Note(_settings_line(results[0]), quiet=False, media=TEXT),
             Section("The losses", (*tables, *legend, note)),
-            Section("At a glance", (Figures((("*",),)),), media=PAGE),
+            Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
+            *_profiles(run.record),
         ),
         findings=tuple(_findings(results)),
         record=run.record,
         warned=tuple(results),
         measured=tuple(result for result in results if result.metrics),
     )
+
+
+def _profiles(record: Record) -> list[Section]:
+    """The operators, the kernels and the memory of each loss under the profiler."""
+    profiles = profiles_of(record)
+    if not profiles:
+        return []
+    about = Note(
+        "Under torch.profiler, which slows steps down: read which operator is large, not how long it takes. Operators "
+        "and kernels are of all recorded steps, memory of the first trace."
+    )
+    blocks = [block for number, piece in enumerate(profiles, start=1) for block in _profile(piece, number)]
+    return [Section("Under the profiler", (about, *blocks), media=PAGE_AND_FILE)]
+
+
+def _profile(piece: Piece, number: int) -> list[Block]:
+    where, idle = f"{plain(str(piece.key[1]), 40)} ({piece.key[2]})", piece.data["idle_share"]
+    busy = "" if idle is None else f"; the device was idle {100 * idle:.1f} % of the time"
+    tables = [
+        _profile_table(f"Operators of {where}", ("operator", "calls", "self ms", "total ms"), piece.data["operators"]),
+        _profile_table(f"Kernels of {where}", ("kernel", "calls", "total ms"), piece.data["kernels"]),
+    ]
+    drawn = Figures(((f"profile-{number}",),))
+    return [
+        *(table for table in tables if table.rows),
+        Note(f"{recorded_text(piece)}{busy}. {', '.join(piece.data['files'])}"),
+        drawn,
+    ]
+
+
+def _profile_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> Table:
+    """A table of names, calls and times in seconds."""
+    rows = [
+        Row((Cell(plain(name, LONGEST_NAME)), Cell(str(calls)), *(Cell(format_number(1e3 * s, 2)) for s in times)))
+        for name, calls, *times in lines[:MOST_PROFILED]
+    ]
+    return Table((Column(headings[0], "left", shorten=True), *map(Column, headings[1:])), tuple(rows), title=title)
 
 
 def by_setting(results: Sequence[Result]) -> list[list[Result]]:
@@ -61,9 +125,10 @@ def setting_text(result: Result) -> str:
     params: Any = result.params
     count = "1 batch" if params["batches"] == 1 else f"{params['batches']} batches"
     size = f"at most {params['max_frames']:,} frames" if params["batch_size"] is None else str(params["batch_size"])
-    order = {"pairs": ", sorted", "columns-independently": ", T and U sorted separately"}.get(params["sort"], "")
+    first = "" if params["first"] is None else f", from batch {params['skip'] + 1} on"
+    order = "" if params["order"] == "shuffled" else f", {_ORDERS[params['order']]}"
     bucketed = f", {params['buckets']} buckets" if params["buckets"] else ""
-    return f"{count} of {size}{order}{bucketed}; {params['vocab']} symbols"
+    return f"{count} of {size}{order}{first}{bucketed}; {params['vocab']} symbols"
 
 
 def peak_metric(results: Sequence[Result]) -> str:
@@ -81,8 +146,10 @@ def rank_text(result: Result) -> str:
         return WRONG
     if result.params["approximate"]:
         return APPROXIMATE
-    rank = result.metrics["rank"].value
-    return DASH if rank is None else f"{rank:.0f}"
+    rank = result.metrics["rank"]
+    if rank.value is None:
+        return DASH
+    return f"({rank.value:.0f})" if rank.code == ONE_ROUND else f"{rank.value:.0f}"
 
 
 def _settings_line(result: Result) -> str:
@@ -94,8 +161,10 @@ def _settings_line(result: Result) -> str:
 
 def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     largest = any("largest_batch" in result.metrics for result in group)
-    headings = ["step, ms", "forward", "backward", "peak memory", "max relative error"]
-    columns = [Column("rank", "left"), Column("loss", "left", fold=True), *map(Column, headings)]
+    # Eight columns fit 80 characters where names are broken early.
+    names = Column("loss", "left", fold=True, least=8 if largest else 12)
+    times = map(Column, ("step, ms", "forward", "backward", "peak memory"))
+    columns = [Column("rank", "left"), names, *times, Column("max relative error", fold=True, least=8)]
     if largest:
         columns.append(Column("largest batch"))
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
@@ -106,7 +175,7 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:
     name = [Cell(rank_text(result)), Cell(loss_name(result))]
     if not result.metrics:
-        return [*name, Cell(_failure_text(result)), *[Cell("")] * (5 if largest else 4)]
+        return [*name, Cell(_failure_text(result), result.status), *[Cell("")] * (5 if largest else 4)]
     step, peak = result.metrics["step_time"], result.metrics[peak_metric(group)].value
     cells = [
         *name,
@@ -184,15 +253,22 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     first = [result for result in ranked if result.metrics["rank"].value == best]
     where = f" ({setting_text(first[0])})" if several else ""
     names = listed([loss_name(result) for result in first])
+    one_round = first[0].metrics["rank"].code == ONE_ROUND
+    took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step"
+    if len(ranked) == 1:
+        return [f"{names} is the only exact loss that was measured{where}: {took}"]
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
-    findings = [f"{names} {verb}{where}: {format_value(first[0].metrics['step_time'], 1e3)} ms per step"]
+    if one_round:
+        verb = "came first among the exact losses in this one round"
+        took += "; no winner before --rounds 2 or more"
+    findings = [f"{names} {verb}{where}: {took}"]
     metric = peak_metric(group)
     peaks = [
         (result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None
     ]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])
-        verb = "takes the least memory of the exact losses"
+        verb = f"{'took' if one_round else 'takes'} the least memory of the exact losses"
         findings.append(f"{loss_name(least)} {verb}{where}: {format_bytes(value)}, excluding inputs")
     return findings
 

@@ -9,7 +9,7 @@ import numpy as np
 from stopwav.record import Record
 from stopwav.speech.batches import Batch
 from stopwav.speech.shapes import Shapes
-from stopwav.studies.frontier import Frontier, free_memory_limit_bytes, frontier_of, next_batch
+from stopwav.studies.frontier import LARGEST_BATCH, Frontier, free_memory_limit_bytes, frontier_of, next_batch
 from stopwav.studies.loss.batch_sets import batch_seed, load_spec_shapes
 from stopwav.studies.loss.loss_step import LossRunner, LossSetup, loss_setup
 from stopwav.studies.loss.spec import BATCH_SIZE, LossSpec, plan_of
@@ -19,10 +19,11 @@ from stopwav.studies.worker import Worker, outcome_to_piece
 def find_largest(spec: LossSpec, record: Record, loss: str) -> None:
     """Try batches until the largest that goes through one step is known; each try is recorded at once."""
     shapes = load_spec_shapes(spec)
-    first = min((spec.batch_size or [BATCH_SIZE])[0], len(shapes))
+    most = min(LARGEST_BATCH, len(shapes))
+    first = min((spec.batch_size or [BATCH_SIZE])[0], most)
     for vocab in spec.vocab:
         setup = _limited(loss_setup(spec, loss, vocab))
-        while (size := next_batch(largest_of(record, loss, vocab), first)) is not None and size <= len(shapes):
+        while (size := next_batch(largest_of(record, loss, vocab), first, most)) is not None:
             batch = nested_batch(shapes, size, spec.seed)
             with Worker(LossRunner, (setup, plan_of(spec)), "loss", spec.time_limit_s) as worker:
                 outcome = worker.call("run_once", batch, batch_seed(spec, 0), time_limit_s=spec.time_limit_s)

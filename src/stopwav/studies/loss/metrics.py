@@ -13,6 +13,8 @@ from stopwav.studies.loss.batch_sets import BatchSet
 from stopwav.studies.loss.rounds import LossRounds
 
 NO_CUDA = "no CUDA device"
+# The code of a rank that is only the order of one round's times: it names no winner.
+ONE_ROUND = "one-round"
 # The seconds per step of one round of one batch, value by value.
 ValuesOf = Callable[[Round], Sequence[float]]
 
@@ -127,16 +129,17 @@ def ranks(measured: Mapping[str, LossRounds]) -> dict[str, Estimate]:
     ranked = {}
     for name, rounds in present.items():
         faster = [other for other, theirs in present.items() if other != name and _is_faster(theirs, rounds)]
-        ranked[name] = Estimate(float(1 + len(faster)), n=len(present), note=_rank_note(present))
+        rank, code, note = float(1 + len(faster)), "", "losses without a clear difference share a rank"
+        if _fewest_rounds(present) < 2:
+            code, note = ONE_ROUND, "by the times of one round: no verdict"
+        ranked[name] = Estimate(rank, n=len(present), note=note, code=code)
     return ranked
 
 
-def _rank_note(present: Mapping[str, LossRounds]) -> str:
-    indices = [
-        {round_.index for of_batch in rounds.good.values() for round_ in of_batch} for rounds in present.values()
-    ]
-    fewest = min(map(len, indices))
-    return "by the times of one round: no verdict" if fewest < 2 else "losses without a clear difference share a rank"
+def _fewest_rounds(present: Mapping[str, LossRounds]) -> int:
+    return min(
+        len({round_.index for of_batch in rounds.good.values() for round_ in of_batch}) for rounds in present.values()
+    )
 
 
 def _is_faster(a: LossRounds, b: LossRounds) -> bool:

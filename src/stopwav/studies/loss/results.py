@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from stopwav.errors import Caution
 from stopwav.measure.rounds import Round
 from stopwav.record import Piece, Record, Result
-from stopwav.speech.batches import COLUMNS
+from stopwav.speech.batches import BY_LENGTH, COLUMNS
 from stopwav.stats import Estimate
 from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.frontier import largest_estimate
@@ -65,7 +65,8 @@ def _result(
         return Result(name, params, "skipped" if first is None else first.status, {}, warnings, kind="loss")
     metrics = {**step_metrics(rounds, batch_set), **_check_metrics(check), "rank": rank}
     if spec.largest_batch:
-        metrics["largest_batch"] = largest_estimate(largest_of(record, loss, batch_set.setting.vocab))
+        frontier = largest_of(record, loss, batch_set.setting.vocab)
+        metrics["largest_batch"] = largest_estimate(frontier, record.header.corpus["count"])
     return Result(name, params, "ok", metrics, warnings, kind="loss")
 
 
@@ -77,7 +78,10 @@ def _params(record: Record, spec: LossSpec, batch_set: BatchSet, loss: str, chec
         "version": "" if check is None else check.data.get("version", ""),
         "batch_size": batch_set.setting.batch_size,
         "max_frames": spec.max_frames,
+        "order": spec.order,
         "sort": spec.sort,
+        "first": spec.first,
+        "skip": spec.skip,
         "buckets": spec.buckets,
         "vocab": batch_set.setting.vocab,
         "dim": spec.dim,
@@ -162,8 +166,12 @@ def _failure_warnings(rounds: LossRounds) -> Iterator[Caution]:
 def _run_warnings(record: Record, spec: LossSpec, batch_set: BatchSet) -> Iterator[Caution]:
     """The warnings about every loss."""
     yield from header_warnings(record.header)
-    if spec.sort == COLUMNS:
+    if spec.order == COLUMNS:
         message = f"T and U were sorted separately: {batch_set.invented:.0%} of the pairs exist in no utterance"
-        yield Caution("columns-independently", f"{message}; this reproduces an old mistake, use --sort")
+        yield Caution("columns-independently", f"{message}; this reproduces an old mistake, use --order sorted")
+    if spec.first is not None and spec.order in BY_LENGTH:
+        low, high = batch_set.covered
+        message = f"the first batches of a sorted corpus: only from {low:.1%} to {high:.1%} of its lengths"
+        yield Caution("first-batches", f"{message}; --batches measures the whole range")
     if not record.complete:
         yield Caution("incomplete", "the run stopped early; continue with --resume")

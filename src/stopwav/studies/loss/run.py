@@ -22,7 +22,7 @@ def loss(spec: LossSpec) -> Record:
 
     Without names, all losses that are installed and run on the device are measured, except the oracle. Of several batch
     sizes and vocabularies each pair is measured; without `batch_size` or `max_frames` a batch has 30 utterances. `sort`
-    is `pairs`, or `columns-independently` to reproduce an old mistake. `plan` says how a batch is measured in a round.
+    is an older name of two of the orders: `pairs` of `sorted`. `plan` says how a batch is measured in a round.
     With `profile`, each loss that completed is profiled once more afterwards, in a pass that no number comes from; its
     traces are written beside the run file.
     """

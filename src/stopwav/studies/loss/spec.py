@@ -9,18 +9,23 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
+from stopwav.speech.shapes import SUBSAMPLING, FrameKind
 from stopwav.studies.spec import Option, PythonOnly, StudySpec
+from stopwav.studies.traces import ScheduleText
 
 # The published experiment: batches of 30, 500 symbols, outputs of 512.
 BATCH_SIZE, VOCAB, DIM = 30, 500, 512
 # A batch takes few values, as there are many batches: what differs between them is more than what differs within one.
 BATCHES = 10
 LOSS_PLAN = Plan(min_values=5, max_values=30, warmup_s=0.2, min_values_s=0.2, max_values_s=5.0)
-# The schedule that older tables of losses were measured under: wait, warm-up, active, repeat.
-PROFILE_SCHEDULE = [10, 10, 20, 2]
+# The schedule that older tables of losses were measured under.
+PROFILE_SCHEDULE = "wait=10,warmup=10,active=20,repeat=2"
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
+Order = Literal["shuffled", "file", "sorted", "longest-first", "columns-independently"]
 Sort = Literal["pairs", "columns-independently", False]
+# The order that each value of the older --sort stands for.
+_SORT_ORDERS: dict[Sort, Order] = {"pairs": "sorted", "columns-independently": "columns-independently"}
 
 
 class LossSpec(StudySpec):
@@ -40,9 +45,17 @@ class LossSpec(StudySpec):
     tokenizer: Annotated[
         str | None, Option("For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
     ] = None
-    subsampling: Annotated[
-        int, Option("For a corpus as --shapes: how many 10 ms frames the encoder makes into one.")
-    ] = Field(default=4, gt=0)
+    frames: Annotated[
+        FrameKind | None,
+        Option(
+            "What T of a file as --shapes counts, input (10 ms) or encoder frames; default: what the file says, else "
+            "guessed from its longest utterance.",
+            metavar="input|encoder",
+        ),
+    ] = None
+    subsampling: Annotated[int, Option("How many 10 ms input frames the encoder makes into one.")] = Field(
+        default=SUBSAMPLING, gt=0
+    )
     # One, or several that are compared; kept in rising order, each once.
     batch_size: Annotated[
         list[int] | None, Option("Utterances per batch, by default 30; several, with commas, are compared.")
@@ -50,11 +63,18 @@ class LossSpec(StudySpec):
     max_frames: Annotated[int | None, Option("Frames per batch before padding, instead of --batch-size.")] = Field(
         default=None, gt=0
     )
+    order: Annotated[
+        Order | None,
+        Option(
+            "How utterances are ordered before batches are cut: `shuffled`, the default, as in the `file`, `sorted` by "
+            "length, or `longest-first`. `columns-independently` sorts frames and tokens separately, longest first: "
+            "the mistake of older tables, whose (T, U) pairs mostly exist in no utterance."
+        ),
+    ] = None
     sort: Annotated[
         Sort,
         Option(
-            "Batch utterances of similar length. `--sort columns-independently` sorts frames and tokens separately: "
-            "it reproduces the mistake of older tables, whose (T, U) pairs mostly exist in no utterance.",
+            "The same as --order sorted; `--sort columns-independently` as --order columns-independently.",
             metavar="[ORDER]",
             bare="pairs",
         ),
@@ -62,9 +82,13 @@ class LossSpec(StudySpec):
     buckets: Annotated[int | None, Option("Batch within this many equally filled ranges of length.")] = Field(
         default=None, gt=0
     )
-    batches: Annotated[int, Option("Batches to measure, over the whole range of lengths.")] = Field(
-        default=BATCHES, gt=0
+    batches: Annotated[int | None, Option("Batches to measure, over the whole range of lengths; default 10.")] = Field(
+        default=None, gt=0
     )
+    first: Annotated[int | None, Option("Measure the first batches, this many, instead of --batches.")] = Field(
+        default=None, gt=0
+    )
+    skip: Annotated[int, Option("Batches to leave out before --first.")] = Field(default=0, ge=0)
     vocab: Annotated[list[int], Option("Symbols, blank included; several, with commas, are compared.")] = Field(
         default=[VOCAB], min_length=1
     )
@@ -79,7 +103,7 @@ class LossSpec(StudySpec):
         bool, Option("Profile each loss once more afterwards, for Perfetto; no number comes from it.", stored=False)
     ] = False
     profile_schedule: Annotated[
-        list[int], Option("Steps to wait, warm up and record under --profile, and repetitions.", stored=False)
+        ScheduleText, Option("Steps to wait, warm up and record under --profile, and repetitions.", stored=False)
     ] = PROFILE_SCHEDULE
     rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
     time_limit_s: Annotated[float, Option("Seconds that one batch of a loss may take in a round.")] = Field(
@@ -125,6 +149,29 @@ class LossSpec(StudySpec):
         return "pairs" if value is True else value or False
 
     @model_validator(mode="after")
+    def _one_order(self) -> LossSpec:
+        if self.sort:
+            order = _SORT_ORDERS[self.sort]
+            if self.order not in (None, order):
+                raise ValueError(f"--sort is --order {order}, and --order is {self.order}: give --order alone")
+            self.order = order
+        self.order = self.order or "shuffled"
+        self.sort = next((sort for sort, order in _SORT_ORDERS.items() if order == self.order), False)
+        return self
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> LossSpec:
+        if self.first is None:
+            if self.skip:
+                raise ValueError(f"--skip {self.skip}: needs --first, the number of batches to measure after these")
+            self.batches = self.batches or BATCHES
+            return self
+        if self.batches not in (None, self.first):
+            raise ValueError("--first and --batches: give one of them, not both")
+        self.batches = self.first
+        return self
+
+    @model_validator(mode="after")
     def _one_batching(self) -> LossSpec:
         if self.max_frames is not None and self.batch_size is not None:
             raise ValueError("--max-frames and --batch-size: give one of them, not both")
@@ -145,6 +192,11 @@ def check_settings(spec: LossSpec) -> None:
     if not spec.losses:
         raise StopwavError(
             "no loss is installed here: pip install 'stopwav[torch]'; `stopwav loss --list` has them all"
+        )
+    if spec.profile and any(name.partition(",")[0] == "oracle" for name in spec.losses):
+        raise StopwavError(
+            "--profile with oracle: it computes one cell at a time, and a trace of that is gigabytes; "
+            "leave oracle out, or profile `torch`, which computes the same"
         )
     if spec.device != "cpu":
         check_torch_device("loss", spec.device)

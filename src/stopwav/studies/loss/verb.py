@@ -26,14 +26,14 @@ def _after(record: Record, settings: Mapping[str, Any]) -> None:
     if not settings["profile"]:
         return
     from stopwav.profiling.analysis import analyse
+    from stopwav.studies.loss.traces import profiles_of, recorded_text
     from stopwav.studies.traces import traces_folder
 
     folder = traces_folder(record)
     print(f"stopwav: traces in {folder} (open them at ui.perfetto.dev or chrome://tracing)", file=sys.stderr)
-    for piece in record.pieces:
-        if piece.key[0] == "trace" and piece.status == "ok":
-            print(f"\n{piece.key[1]}, {piece.key[2]}", file=sys.stderr)
-            analyse(record.path.parent / Path(piece.data["files"][0]).parent)
+    for piece in profiles_of(record):
+        print(f"\n{piece.key[1]}, {piece.key[2]}: {recorded_text(piece)}", file=sys.stderr)
+        analyse(record.path.parent / Path(piece.data["files"][0]).parent)
 
 
 def _print_list(*, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from stopwav.errors import StopwavError, suggestion
 from stopwav.studies.plan.matrix import Matrix, fill, read_matrix, references
+from stopwav.studies.plan.speechbrain_recipe import holds_recipe
 from stopwav.studies.plan.yaml_file import Node, as_node, kind, parse_yaml, read_yaml, shown
 from stopwav.studies.spec import StudySpec, flag_of, format_validation_error, list_item, setting_of
 from stopwav.studies.study import Study, find_study, study_names
@@ -28,6 +29,8 @@ class PlannedRun:
     study: str
     where: str
     arguments: dict[str, Any]
+    # What is to be said of them before the run; "" for nothing.
+    note: str = field(default="", compare=False)
     # Where each argument stands, for what is wrong with it later.
     places: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -40,7 +43,14 @@ class PlannedRun:
 def read_plan(path: Path | str, overrides: Mapping[str, Any] | None = None) -> list[PlannedRun]:
     """Return the runs that a plan file asks for, all of them checked; overrides win over the file."""
     nodes = {key: as_node(value, f"override {key}") for key, value in (overrides or {}).items()}
-    return planned_runs(read_yaml(Path(path)), nodes)
+    return file_runs(Path(path), nodes)
+
+
+def file_runs(path: Path, overrides: Mapping[str, Node]) -> list[PlannedRun]:
+    """Return the runs that a file asks for: those of its studies, or the one grid of a recipe of SpeechBrain."""
+    if holds_recipe(path):
+        return planned_runs(as_node({"studies": [{"grid": {"engine": str(path)}}]}, str(path)), overrides)
+    return planned_runs(read_yaml(path), overrides)
 
 
 def parse_override(text: str) -> tuple[str, Node]:
@@ -167,7 +177,9 @@ def _planned(study: Study, node: Node, settings: dict[str, Node]) -> PlannedRun:
     places = {name: value.where for name, value in nodes.items()}
     given = spec.model_dump(include=set(nodes))
     # As on the command line: what is said here wins over what a recipe says.
-    return PlannedRun(study.name, node.key_where or node.where, study.expand(given, given.keys()), places)
+    expanded = study.expand(given, given.keys())
+    note = study.expansion_note(given, expanded)
+    return PlannedRun(study.name, node.key_where or node.where, expanded, note, places)
 
 
 def _listed(node: Node, annotation: Any) -> Node:

@@ -31,10 +31,29 @@ def is_recipe(engine: str) -> bool:
     return engine.endswith((".yaml", ".yml"))
 
 
+def holds_recipe(path: Path) -> bool:
+    """Return whether a file of settings is a recipe, not a list of studies."""
+    if not is_recipe(str(path)):
+        return False
+    keys = read_yaml(path, frozenset({_REF})).value
+    return isinstance(keys, dict) and "studies" not in keys and not keys.keys().isdisjoint((_MODEL, _DIMENSIONS))
+
+
+def recipe_note(settings: Mapping[str, Any], expanded: Mapping[str, Any]) -> str:
+    """Return what a user has to know of the settings that a recipe stands for: its device, which it does not name."""
+    if not is_recipe(str(settings.get("engine", ""))):
+        return ""
+    device = expanded["device"]
+    if settings.get("device"):
+        return f"{settings['engine']}: SpeechBrain's recipe, on {device} as given"
+    found = "found" if device == "cuda" else "not found"
+    return f"{settings['engine']}: SpeechBrain's recipe, on {device}: CUDA, which its tools prefer, was {found} here"
+
+
 def expand_recipe(settings: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Return the settings of a grid, with what a recipe asks for where one stands in the place of the engine.
 
-    A setting that was given wins over the recipe's.
+    A setting that was given wins over the recipe's. It names no device: that is as SpeechBrain's tools take it.
     """
     if not is_recipe(str(settings.get("engine", ""))):
         return settings
@@ -72,12 +91,22 @@ def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]
         "audio": "noise",
         "triangle": True,
         "traces": False,
+        "device": _device(),
     }
     for key, node in dimensions.items():
         name, read = readers[key]
         if name not in given:
             arguments[name] = read(node, file)
     return {name: value for name, value in arguments.items() if name not in given}
+
+
+def _device() -> str:
+    """The device that SpeechBrain's tools choose: CUDA where PyTorch finds it."""
+    try:
+        import torch
+    except ImportError:
+        return "cpu"  # SpeechBrain is then missing too, which the engine says
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _check_keys(entries: Mapping[str, Node], known: Mapping[str, object] | tuple[str, ...], what: str) -> None:
@@ -92,9 +121,9 @@ def _engine(file: Path, section: Node, model: Mapping[str, Node]) -> str:
             raise StopwavError(f"{section.key_where}: {_MODEL} needs {name!r}, which is not there")
     source, kind_of_model = _text(model["source"], "source"), _text(model["type"], "type")
     folders = [file.parent / source]
-    if "savedir" in model:
-        # Where SpeechBrain puts what it fetched: a model that is there needs no fetching.
-        folders.append(file.parent / _text(model["savedir"], "savedir"))
+    # Where SpeechBrain's script puts what it fetched: a model that is there needs no fetching.
+    kept = _text(model["savedir"], "savedir") if "savedir" in model else f"pretrained_models/{source}"
+    folders.append(file.parent / kept)
     # A folder, or else the name of a model on a hub.
     model_source = next((str(folder) for folder in folders if (folder / "hyperparams.yaml").is_file()), source)
     for part in (model_source, kind_of_model):

@@ -175,6 +175,7 @@ def _timeline(moments: Sequence[Sequence[Any]]) -> Chart:
 def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
     """The time of each layer in each row of repeated layers, against the mean of its row."""
     by_name = {row.name: row for row in tree.rows}
+    repeated = [row.name for row in tree.rows if members_of(row)]
     for row in tree.rows:
         members = members_of(row)
         times = [by_name[member].metrics["total_time"].value or 0.0 for member in members]
@@ -182,7 +183,7 @@ def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
         for number, (member, time_s) in enumerate(zip(members, times, strict=True)):
             if mean:
                 yield {
-                    "part": plain(row.name, 60),
+                    "part": plain(_short_name(row.name, repeated), 60),
                     "layer": number,
                     "path": plain(member, 80),
                     "ms": 1e3 * time_s,
@@ -190,11 +191,18 @@ def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
                 }
 
 
+def _short_name(name: str, names: Sequence[str]) -> str:
+    """A name without that of the layer it is part of, where no other is then the same: a telephone is narrow."""
+    short = {other: other.rpartition("*.")[2] or other for other in names}
+    return short[name] if list(short.values()).count(short[name]) == 1 else name
+
+
 def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     parts = list(dict.fromkeys(row["part"] for row in rows))
     farthest = max(abs(row["ratio"] - 1) for row in rows) or 1.0
     # The page's colours are CSS variables, between which Vega cannot interpolate: their opacity says how far.
-    colours = alt.Scale(domain=["faster", "slower"], range=[ink("engine-0"), ink("engine-1")])
+    inks = {"faster": ink("engine-0"), "slower": ink("engine-1")}
+    colours = alt.Scale(domain=list(inks), range=list(inks.values()))
     opacities = alt.Scale(domain=[0, farthest], range=[0, 1])
     cells = (
         chart_of(rows)
@@ -215,5 +223,6 @@ def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     return Chart(
         "Layers side by side",
         spec_of(alt.layer(cells), 30 * len(parts) + 50),
-        "Each layer's time over the mean of its row: blue is faster, orange is slower.",
+        "Each layer's time over the mean of its row: the stronger the colour, the farther from it.",
+        tuple(Key(pace, colour) for pace, colour in inks.items()),
     )

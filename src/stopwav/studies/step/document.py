@@ -49,15 +49,17 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
         return Document(title, findings=(_failure(tree.step),), record=run.record, warned=(tree.step,))
     settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)
     if detail.labels is not None:
-        return Document(title, (settings, _label_table(tree, detail.labels)), record=run.record)
+        blocks = (settings, *_labels_found(tree, detail.labels))
+        return Document(title, blocks, record=run.record, warned=tuple(_warned(run.results)))
     return Document(
         title=title,
         blocks=(
             settings,
             Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree))),
+            *_labels(tree),
             Section("At a glance", (Figures((("*",),)),), media=PAGE),
             *_processes(tree),
-            *_profile(tree.step),
+            *_profile(tree.step, detail),
         ),
         findings=tuple(_findings(tree)),
         record=run.record,
@@ -144,27 +146,39 @@ def _tree_row(row: TreeRow) -> Row:
     return Row((Cell(plain(row.name, LONGEST_NAME)), share, *map(Cell, texts)), depth=row.depth)
 
 
-def _label_table(tree: StepTree, pattern: str) -> Table:
-    """The rows whose label matches a regular expression, in the order of the tree."""
+def _labels(tree: StepTree) -> list[Block]:
+    """The labels of the user's code, where there are any."""
+    about = (
+        "The same time as above, by the labels of record_function: all that runs inside them, and its backward pass."
+    )
+    return [Section("By label", (_label_table(tree.labels), Note(about)))] if tree.labels else []
+
+
+def _labels_found(tree: StepTree, pattern: str) -> list[Block]:
+    """The rows whose label matches a regular expression, in the order of the tree; or which labels there are."""
     try:
         wanted = re.compile(pattern)
     except re.error as error:
         raise StopwavError(f"--labels {pattern!r}: not a regular expression ({error})") from None
-    rows = [row.result for row in tree.shown()]
-    labelled = [(str(row.params["label"]), row) for row in rows if row.params["label"]]
-    columns = (Column("label", "left", shorten=True), *map(Column, ("share", "forward ms", "backward ms", "calls")))
-    cells = [
-        (
-            plain(label, LONGEST_NAME),
-            _share(row),
-            _row_milliseconds(row.metrics["forward_time"]),
-            _row_milliseconds(row.metrics["backward_time"]),
-            _calls(row),
-        )
-        for label, row in labelled
-        if wanted.search(label)
-    ]
-    return Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in cells))
+    rows = [row.result for row in [*tree.shown(), *tree.labels]]
+    labelled = [TreeRow(0, str(row.params["label"]), row) for row in rows if row.params["label"]]
+    found = [row for row in labelled if wanted.search(row.name)]
+    if found:
+        doubtful = any(row.result.params["doubtful"] for row in found)
+        return [_label_table(found), *([Note(_DOUBT_NOTE)] if doubtful else [])]
+    names = ", ".join(dict.fromkeys(plain(row.name, LONGEST_NAME) for row in labelled))
+    known = f"its labels are {names}" if names else "it has none: name parts by record_function or stopwav.stage"
+    return [Note(f"No label of this run matches {plain(pattern)!r}; {known}", quiet=False)]
+
+
+def _label_table(rows: Sequence[TreeRow]) -> Table:
+    """The columns of the tree without bars, parameters and layers: names of labels are long."""
+    names = ("share", "forward ms", "backward ms", "saved activations", "calls")
+    cells = [(row, _tree_row(row).cells) for row in rows]
+    return Table(
+        (Column("label", "left", fold=True), *map(Column, names)),
+        tuple(Row((texts[0], Cell(texts[1].text), *texts[2:5], texts[6]), depth=row.depth) for row, texts in cells),
+    )
 
 
 def _notes(tree: StepTree) -> list[Note]:
@@ -194,12 +208,11 @@ def _memory(step: Result) -> str:
 
 
 def _overhead(step: Result) -> str:
-    overhead = step.metrics.get("overhead")
-    if overhead is None or overhead.value is None:
+    if (overhead := step.metrics.get("overhead")) is None or overhead.value is None:
         return ""
     ends = "" if overhead.low is None or overhead.high is None else f"[{overhead.low:+.1%} to {overhead.high:+.1%}]"
-    ends = f" {ROUGH if overhead.rough else ''}{ends}".rstrip()
-    return f"Profiling overhead {overhead.value:+.1%}{ends}; times are shares of clean steps".replace("%", " %")
+    text = f"Profiling overhead {overhead.value:+.1%} {ROUGH if overhead.rough else ''}{ends}".rstrip()
+    return f"{text}; times are shares of clean steps".replace("%", " %")
 
 
 def _processes(tree: StepTree) -> list[Block]:
@@ -211,38 +224,40 @@ def _processes(tree: StepTree) -> list[Block]:
     return [Lines("Processes", tuple(lines))] if lines else []
 
 
-def _profile(step: Result) -> list[Block]:
-    """The operators and modules of the profiled step, where there is one."""
+def _profile(step: Result, detail: Detail) -> list[Block]:
+    """The operators and modules of the profiled steps, where there are any; on the page, all of them on demand."""
     profile = cast("dict[str, Any] | None", step.params.get("profile"))
     if profile is None:
         return []
-    idle = profile["idle_share"]
+    idle, steps = profile["idle_share"], profile.get("steps", 1)
+    files = counted(len(profile.get("files", [1])), "trace")
+    files += " and torch.profiler's table of every operator" if "operator_tables" in profile else ""
     about = Note(
-        "One step under torch.profiler, which slows it: read what is large, and not how long it takes. "
-        f"Trace: {profile['file']}, next to the run file; open it at ui.perfetto.dev."
-        + ("" if idle is None else f" The device was idle {100 * idle:.1f} % of the step.")
+        f"{'One step' if steps == 1 else f'Means of {steps} steps'} under torch.profiler, which slows it: read what is "
+        f"large, and not how long it takes. Next to the run file, in {profile['file'].partition('/')[0]}: {files}; "
+        "open a trace at ui.perfetto.dev."
+        + ("" if idle is None else f" The device was idle {100 * idle:.1f} % of the time.")
     )
-    text, page = _profile_tables(profile, MOST_PROFILED), _profile_tables(profile, MOST_PROFILED_ON_PAGE)
+    most = None if detail.every_metric else MOST_PROFILED
+    text, page = _profile_tables(profile, most), _profile_tables(profile, MOST_PROFILED_ON_PAGE)
+    more = [] if most is None else [Note(f"The first {most} of each; --all prints every one", media=TEXT)]
     tables = [*(replace(table, media=TEXT) for table in text), *(replace(table, media=PAGE) for table in page)]
-    return [Section("Under the profiler", (about, *tables))]
+    every = Section("Every operator, under the profiler", _profile_tables(profile, None), folded=True, media=PAGE)
+    return [Section("Under the profiler", (about, *tables, *more)), every]
 
 
-def _profile_tables(profile: dict[str, Any], most: int) -> list[Table]:
-    operators = [
-        (name, str(calls), _profiled_ms(self_s), _profiled_ms(total_s))
-        for name, calls, self_s, total_s in profile["operators"][:most]
-    ]
+def _profile_tables(profile: dict[str, Any], most: int | None) -> tuple[Table, ...]:
+    """The operators, kernels and modules that took most, by what they took of a step."""
+    steps = profile.get("steps", 1)
     modules = [
-        (row or "model", direction, _profiled_ms(seconds), str(count), ", ".join(names[:2]))
-        for row, direction, seconds, count, names in profile["modules"][:most]
+        (row or "model", direction, _profiled_ms(total_s / steps), f"{count / steps:g}", ", ".join(names[:2]))
+        for row, direction, total_s, count, names in profile["modules"][:most]
     ]
     work = "Kernels" if profile["kernels"] else "Operators"
-    return [
-        Table(
-            (Column("operator", "left", shorten=True), *map(Column, ("calls", "self ms", "total ms"))),
-            tuple(Row(tuple(map(Cell, texts))) for texts in operators),
-            title="Operators, under the profiler",
-        ),
+    operators, kernels = profile["operators"][:most], profile["kernels"][:most]
+    tables = (
+        _work_table("Operators", ("operator", "calls", "self ms", "total ms"), operators, steps),
+        _work_table("Kernels", ("kernel", "calls", "ms"), kernels, steps),
         Table(
             (
                 Column("module", "left", fold=True),
@@ -254,7 +269,17 @@ def _profile_tables(profile: dict[str, Any], most: int) -> list[Table]:
             tuple(Row(tuple(Cell(plain(text, LONGEST_NAME)) for text in texts)) for texts in modules),
             title=f"{work} by module, under the profiler",
         ),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def _work_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[Any]], steps: int) -> Table:
+    rows = [
+        (name, f"{calls / steps:g}", *(_profiled_ms(time_s / steps) for time_s in times))
+        for name, calls, *times in lines
     ]
+    columns = (Column(headings[0], "left", shorten=True), *map(Column, headings[1:]))
+    return Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in rows), title=f"{title}, under the profiler")
 
 
 def _findings(tree: StepTree) -> list[str]:
@@ -269,14 +294,14 @@ def _findings(tree: StepTree) -> list[str]:
     forward, backward = (metrics[f"{name}_time"].value or 0.0 for name in ("forward", "backward"))
     if forward:
         findings.append(f"Backward takes {backward / forward:.1f} times as long as forward")
-    largest = tree.leaves()[:3]
-    if largest:
-        shares = (
-            f"{plain(str(row.params['label'] or row.name), LONGEST_NAME)} ({_percent(row.metrics['share'])})"
-            for row in largest
-        )
-        findings.append(f"Largest parts of model and loss: {', '.join(shares)}")
-    return findings
+    largest = [_own_share(row) for row in tree.largest()[:3] if row.metrics["self_share"].value]
+    return [*findings, f"Largest parts of model and loss: {', '.join(largest)}"] if largest else findings
+
+
+def _own_share(row: Result) -> str:
+    own, share = row.metrics["self_share"], row.metrics["share"]
+    itself = " itself" if _percent(own) != _percent(share) else ""
+    return f"{plain(str(row.params['label'] or row.name), LONGEST_NAME)}{itself} ({_percent(own)})"
 
 
 def _warned(results: Sequence[Result]) -> list[Result]:

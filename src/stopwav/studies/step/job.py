@@ -12,6 +12,7 @@ from stopwav.studies.step.spec import StepSpec
 
 if TYPE_CHECKING:
     from stopwav.speech.batches import Batch
+    from stopwav.speech.shapes import Shapes
 
 # Small enough that no model of random weights on random features runs away in a few dozen steps.
 LEARNING_RATE = 1e-5
@@ -58,24 +59,31 @@ def own_file(model: str) -> tuple[Path, str]:
     return Path(path), function
 
 
+def shapes_of(spec: StepSpec) -> Shapes:
+    """Return the shapes that a run of the reference draws its batches from."""
+    from stopwav.speech.shapes import load_shapes
+
+    return load_shapes(
+        spec.shapes, tokenizer=spec.tokenizer, frames=spec.frames, subsampling=spec.subsampling, seed=spec.seed
+    )
+
+
 def batches_of(spec: StepSpec) -> list[Batch]:
     """Return the batches of a run of the reference, in input frames, spread over the whole range of lengths."""
-    from stopwav.speech.batches import PAIRS, make_batches, spread
-    from stopwav.speech.shapes import Shapes, load_shapes
+    from stopwav.speech.batches import SHUFFLED, SORTED, make_batches, spread
+    from stopwav.speech.shapes import before_subsampling
 
-    shapes = load_shapes(spec.shapes, seed=spec.seed)
-    frames = reference.SUBSAMPLING * shapes.frames + 3
-    input_shapes = Shapes(shapes.name, frames, shapes.tokens, shapes.digest, shapes.note)
-    if spec.max_frames is not None and spec.max_frames < frames.max():
+    shapes = before_subsampling(shapes_of(spec))
+    if spec.max_frames is not None and spec.max_frames < shapes.frames.max():
         raise StopwavError(
-            f"--max-frames {spec.max_frames}: the longest utterance of {shapes.name} has {frames.max()} frames; "
+            f"--max-frames {spec.max_frames}: the longest utterance of {shapes.name} has {shapes.frames.max()} frames; "
             "give at least as many"
         )
     batches = make_batches(
-        input_shapes,
+        shapes,
         batch_size=spec.batch_size or 1,
         max_frames=spec.max_frames,
-        sort=PAIRS if spec.sort else None,
+        order=SORTED if spec.sort else SHUFFLED,
         seed=spec.seed,
     )
     return spread(batches, spec.steps)

@@ -1,4 +1,4 @@
-"""`stopwav step --profile`: one step under torch.profiler, its operators by module; no number comes from it."""
+"""`stopwav step --profile`: steps under torch.profiler, their operators by module; no number comes from them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from stopwav.measure.labels import split_labels
 from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import REST, RowSet
 from stopwav.measure.training_step import PhaseProfiler, StepTimer, TrainingJob, run_step
 
-# Operators and kernels that are kept; the trace has them all.
-MOST_OPERATORS = 40
+if TYPE_CHECKING:
+    from stopwav.profiling.schedule import Schedule
+
+# The profiler's own table stands next to its trace, under the same name.
+OPERATORS = ".operators.txt"
+# Names of kernels are long; a longer one is cut in that table, and whole in the run file.
+LONGEST_NAME = 100
 # Kernels that are named for a module.
 MOST_KERNELS = 5
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -26,60 +33,114 @@ _LAUNCHES = ("cuda_runtime", "cuda_driver")
 Mark = tuple[str, str, int]
 
 
-def profile_step(job: TrainingJob, rows: RowSet, folder: Path, index: int) -> dict[str, Any]:
-    """Return the operators, kernels and idle time of one step, and which module they belong to."""
-    path, marks = _trace(job, rows, folder, index)
-    trace = json.loads(path.read_text(encoding="utf-8"))
-    events: list[dict[str, Any]] = trace["traceEvents"]
-    base_us = trace.get("baseTimeNanoseconds", 0) / 1e3
-    modules, lost = _by_module(events, marks, base_us)
-    _draw_modules(events, marks, base_us)
-    path.write_text(json.dumps(trace), encoding="utf-8")
-    return {"file": f"{folder.name}/{path.name}", "step": index, "modules": modules, "lost": lost, **_tables(path)}
+@dataclass(frozen=True)
+class _Cycle:
+    """The trace of the active steps of one cycle, and the rows that were active in them."""
+
+    path: Path
+    marks: list[Mark]
 
 
-def _trace(job: TrainingJob, rows: RowSet, folder: Path, index: int) -> tuple[Path, list[Mark]]:
-    from stopwav.profiling.schedule import Schedule, Tracer
-
-    marks: list[Mark] = []
-    tracer = Tracer(folder, Schedule(wait=0, warmup=1, active=1, repeat=1))
-    tracer.begin_cycle()
-    try:
-        run_step(job, index, PhaseProfiler(StepTimer()))  # the profiler's own first use is slow
-        _synchronise(job)
-        tracer.end_step()
-        with ModuleProfiler(rows, lambda row, phase: marks.append((row, phase, time.time_ns()))) as profiler:
-            run_step(job, index, profiler)
-        _synchronise(job)
-        marks.append((REST, "rest", time.time_ns()))
-        tracer.end_step()
-    finally:
-        tracer.stop()
-    return tracer.files[0], marks
+# By row and direction: the count and the seconds of each name.
+_Work = dict[tuple[str, str], dict[str, list[float]]]
 
 
-def _tables(path: Path) -> dict[str, Any]:
-    """The operators and kernels that took most, and the share of time in which the device did nothing."""
+def profile_steps(
+    job: TrainingJob, rows: RowSet, folder: Path, first: int, batches: int, schedule: Schedule
+) -> dict[str, Any]:
+    """Return the operators, kernels and idle time of the active steps, and which module they belong to."""
+    from stopwav.profiling.schedule import schedule_text
+
+    for leftover in folder.glob("*.pt.trace.*"):
+        leftover.unlink()  # of a process that was killed before its profile was recorded
+    work: _Work = {}
+    lost = 0
+    cycles = _run_schedule(job, rows, folder, first, batches, schedule)
+    for cycle in cycles:
+        trace = json.loads(cycle.path.read_text(encoding="utf-8"))
+        events: list[dict[str, Any]] = trace["traceEvents"]
+        base_us = trace.get("baseTimeNanoseconds", 0) / 1e3
+        lost += _add_work(work, events, cycle.marks, base_us)
+        _draw_modules(events, cycle.marks, base_us)
+        cycle.path.write_text(json.dumps(trace), encoding="utf-8")
+    files = [f"{folder.name}/{cycle.path.name}" for cycle in cycles]
+    return {
+        "file": files[0],
+        "files": files,
+        "operator_tables": [str(Path(file).with_suffix(OPERATORS)) for file in files],
+        "step": first,
+        "steps": schedule.active * schedule.repeat,
+        "schedule": schedule_text(schedule),
+        "modules": _by_module(work),
+        "lost": lost,
+        **_tables(folder),
+    }
+
+
+def _run_schedule(
+    job: TrainingJob, rows: RowSet, folder: Path, first: int, batches: int, schedule: Schedule
+) -> list[_Cycle]:
+    """Run the steps; waiting and warming up are on the first batch, and active steps go on from there."""
+    from stopwav.profiling.schedule import Tracer
+
+    tracer = Tracer(folder, schedule, _write_operators)
+    cycles = []
+    for _ in range(schedule.repeat):
+        marks: list[Mark] = []
+        tracer.begin_cycle()
+        try:
+            for number in range(-schedule.wait - schedule.warmup, schedule.active):
+                if number < 0:
+                    run_step(job, first, PhaseProfiler(StepTimer()))
+                    _synchronise(job)
+                else:
+                    _run_marked(job, rows, (first + number) % batches, marks)
+                tracer.end_step()
+        finally:
+            tracer.stop()
+        cycles.append(_Cycle(tracer.files[-1], marks))
+    return cycles
+
+
+def _run_marked(job: TrainingJob, rows: RowSet, index: int, marks: list[Mark]) -> None:
+    def mark(row: str, phase: str) -> None:
+        marks.append((split_labels(row)[0], phase, time.time_ns()))
+
+    with ModuleProfiler(rows, mark) as profiler:
+        run_step(job, index, profiler)
+    _synchronise(job)
+    mark(REST, "rest")
+
+
+def _write_operators(profiler: Any, trace: Path) -> None:
+    """Write the profiler's own table of every operator, kernel and label next to the trace."""
+    averages = profiler.key_averages()
+    on_device = any(average.self_device_time_total for average in averages)
+    order = "self_device_time_total" if on_device else "self_cpu_time_total"
+    table = averages.table(sort_by=order, row_limit=-1, max_name_column_width=LONGEST_NAME)
+    trace.with_suffix(OPERATORS).write_text(f"{table}\n", encoding="utf-8")
+
+
+def _tables(folder: Path) -> dict[str, Any]:
+    """Every operator and kernel, the longest first, and the share of time in which the device did nothing."""
     from stopwav.profiling.analysis import analyse
 
-    tables = analyse(path, report=False)
-    operators = [operator for operator in tables.operators if operator.kind == "cpu_op"][:MOST_OPERATORS]
-    kernels = tables.kernels[:MOST_OPERATORS]
+    tables = analyse(folder, report=False)
+    operators = [operator for operator in tables.operators if operator.kind == "cpu_op"]
     return {
         "operators": [[operator.name, operator.calls, operator.self_s, operator.total_s] for operator in operators],
-        "kernels": [[kernel.name, kernel.calls, kernel.total_s] for kernel in kernels],
+        "kernels": [[kernel.name, kernel.calls, kernel.total_s] for kernel in tables.kernels],
         "idle_share": tables.idle_share,
     }
 
 
-def _by_module(events: Sequence[dict[str, Any]], marks: Sequence[Mark], base_us: float) -> tuple[list[list[Any]], int]:
-    """The seconds, count and most expensive names of the work of each row and direction; and the kernels without one.
+def _add_work(work: _Work, events: Sequence[dict[str, Any]], marks: Sequence[Mark], base_us: float) -> int:
+    """Add the count and seconds of each name by row and direction; return how many kernels belong to no row.
 
     A kernel belongs to the row that was active on the host when it was launched, forward or backward, in whichever
     thread. On the CPU the operators themselves are the work. A kernel without a launch in the trace belongs to no row.
     """
     moments = [start_ns / 1e3 - base_us for _, _, start_ns in marks]
-    sums: dict[tuple[str, str], dict[str, list[float]]] = {}
     lost = 0
     for name, launched_us, length_us in _work(events):
         if launched_us is None:
@@ -90,15 +151,20 @@ def _by_module(events: Sequence[dict[str, Any]], marks: Sequence[Mark], base_us:
             continue
         row, phase, _ = marks[position]
         direction = {"backward": "backward", "forward": "forward", "loss": "forward"}.get(phase, phase)
-        work = sums.setdefault((row, direction), {}).setdefault(name, [0, 0.0])
-        work[0] += 1
-        work[1] += length_us / 1e6
+        sums = work.setdefault((row, direction), {}).setdefault(name, [0, 0.0])
+        sums[0] += 1
+        sums[1] += length_us / 1e6
+    return lost
+
+
+def _by_module(work: _Work) -> list[list[Any]]:
+    """The seconds, count and most expensive names of the work of each row and direction."""
     lines = []
-    for (row, direction), names in sums.items():
+    for (row, direction), names in work.items():
         most = sorted(names, key=lambda name: -names[name][1])[:MOST_KERNELS]
-        total_s, count = sum(work[1] for work in names.values()), int(sum(work[0] for work in names.values()))
+        total_s, count = sum(sums[1] for sums in names.values()), int(sum(sums[0] for sums in names.values()))
         lines.append([row, direction, total_s, count, most])
-    return sorted(lines, key=lambda line: -line[2]), lost
+    return sorted(lines, key=lambda line: -line[2])
 
 
 def _work(events: Sequence[dict[str, Any]]) -> Iterator[tuple[str, float | None, float]]:

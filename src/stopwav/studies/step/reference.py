@@ -19,8 +19,6 @@ PRUNED, FUSED = "pruned", "fused"
 PRUNE_RANGE = 5
 # Weight of the simple loss, added to the pruned one: the recipe's.
 SIMPLE_SCALE = 0.5
-# Input frames per encoder frame: T encoder frames need about 4 · T + 3.
-SUBSAMPLING = 4
 
 
 @dataclass(frozen=True)

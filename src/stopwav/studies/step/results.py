@@ -14,7 +14,15 @@ from stopwav.measure.training_step import PHASES
 from stopwav.record import Piece, Record, Result
 from stopwav.stats import Estimate, cluster_ratio, scaled, summarise_rounds
 from stopwav.studies.corpus_header import header_warnings
-from stopwav.studies.step.rows import CompletedSteps, Seconds, StepRow, completed_steps, folded_rows, make_rows
+from stopwav.studies.step.rows import (
+    CompletedSteps,
+    Seconds,
+    StepRow,
+    completed_steps,
+    folded_rows,
+    label_rows,
+    make_rows,
+)
 
 # A row whose hooks cost more than this share of its time says more about them than about itself.
 MOST_HOOK_SHARE = 0.25
@@ -36,7 +44,7 @@ def step_results(record: Record) -> list[Result]:
     switch_s = float(ready.data["switch_s"])
     return [
         _step_result(record, ready, steps, memory, rows),
-        *(_row_result(row, steps, switch_s, by_path) for row in [*rows, *folds]),
+        *(_row_result(row, steps, switch_s, by_path) for row in [*rows, *folds, *label_rows(steps, memory)]),
         *_rank_results(record),
     ]
 
@@ -139,7 +147,8 @@ def _row_sizes(row: StepRow) -> Iterator[tuple[str, Estimate]]:
     yield "calls", Estimate(row.calls, n=1)
     if row.kind in ("model", "module"):
         yield "parameters", Estimate(float(row.parameters), n=1)
-    for name in ("held_bytes", "gradient_bytes", "state_bytes"):
+    sizes = ("held_bytes",) if row.kind == "label" else ("held_bytes", "gradient_bytes", "state_bytes")
+    for name in sizes:
         size = getattr(row, name)
         if size is None:
             yield name, Estimate(None, n=1, unit="B", note="the memory pass failed", code="no-memory-pass")
@@ -149,7 +158,8 @@ def _row_sizes(row: StepRow) -> Iterator[tuple[str, Estimate]]:
 
 def _doubt(row: StepRow, share: Estimate, switch_s: float) -> str:
     """Why a row's share is not to be trusted, or ""."""
-    own_s = float(row.own.mean())
+    # What a label surrounds is not its own.
+    own_s = float((row.total if row.kind == "label" else row.own).mean())
     # Two changes of row for a call forward, and two backward.
     hooks_s = 4 * row.calls * switch_s
     if own_s and hooks_s > MOST_HOOK_SHARE * own_s:
@@ -203,6 +213,8 @@ def _params(record: Record, ready: Mapping[str, Any] | None, steps: CompletedSte
     return {
         "kind": "step",
         **{name: spec[name] for name in (*settings, "max_frames", "batch_size", "sort")},
+        # What the frames of the shapes are; a run from before there was a choice took all as encoder frames.
+        "frames": record.header.corpus.get("frames", "encoder"),
         "class": None if ready is None else ready["model"],
         "clock": "device" if steps.by_device else "wall",
         "profile": _first_data(record, "profile"),

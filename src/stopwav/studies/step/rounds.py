@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from stopwav.errors import StopwavError
 from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.training_step import TrainingJob
+from stopwav.profiling.schedule import parse_schedule
 from stopwav.record import Piece, Record, new_path
 from stopwav.studies.spec import make_header
 from stopwav.studies.step.spec import StepSpec
@@ -68,7 +69,11 @@ def _run_passes(spec: StepSpec, record: Record, process: StepProcess) -> None:
         outcome = process.call("memory", number, time_limit_s=spec.time_limit_s)
         record.append(outcome_to_piece(("memory", 0), outcome))
     if spec.profile and ("profile", 0) not in record:
-        outcome = process.call("profile", traces_folder(record), number, time_limit_s=spec.time_limit_s)
+        schedule = parse_schedule(spec.profile_schedule)
+        # The profiler slows steps down, and there are as many as the schedule says.
+        limit_s = spec.time_limit_s * schedule.steps_of(schedule.repeat)
+        folder = traces_folder(record)
+        outcome = process.call("profile", folder, number, spec.profile_schedule, time_limit_s=limit_s)
         record.append(outcome_to_piece(("profile", 0), outcome))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from stopwav.record import Piece, Record
 
 Seconds = NDArray[np.float64]
 FORWARD = ("forward", "loss")
+# Begins the path of a label, and each further one of nested labels: no module or stage has such a name.
+LABEL = "@"
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,18 @@ class _Sums:
     wall_backward: Seconds
     children: list[str] = field(default_factory=list)
 
+    def add(self, number: int, phase: str, wall_s: float, device_s: float | None) -> None:
+        """Add the time of a part of a step, by the device's clock where there is one."""
+        seconds = wall_s if device_s is None else device_s
+        if phase in FORWARD:
+            self.forward[number] += seconds
+            self.wall_forward[number] += wall_s
+        elif phase == "backward":
+            self.backward[number] += seconds
+            self.wall_backward[number] += wall_s
+        else:
+            self.other[number] += seconds
+
 
 def completed_steps(record: Record, rank: int = 0) -> CompletedSteps:
     """Return the steps of a run that completed, of the first process or of another one."""
@@ -122,6 +137,51 @@ def make_rows(steps: CompletedSteps, ready: Mapping[str, Any], memory: Mapping[s
     return [_row(path, parents[path], sums, known.get(path, {}), steps, ready, memory) for path in order]
 
 
+def label_rows(steps: CompletedSteps, memory: Mapping[str, Any]) -> list[StepRow]:
+    """Return a row for each label of the user's code, in the order of their first use, each after those around it.
+
+    All its time is that of other rows: what runs from its beginning to its end, and the backward pass of that.
+    """
+    calls = Counter[tuple[str, ...]]()
+    for piece in steps.pieces:
+        for names, count in piece.data["watched"].get("label_calls", ()):
+            calls[tuple(names)] += count
+    held = memory.get("held_by_label", ()) if memory else None
+    position = {names: number for number, names in enumerate(calls)}
+    nested = sorted(calls, key=lambda names: [position[names[: depth + 1]] for depth in range(len(names))])
+    return [_label_row(names, calls[names] / len(steps.pieces), steps, held) for names in nested]
+
+
+def _label_row(
+    names: tuple[str, ...], calls: float, steps: CompletedSteps, held: Sequence[tuple[list[str], int]] | None
+) -> StepRow:
+    own, total = _empty(len(steps.pieces)), _empty(len(steps.pieces))
+    for number, piece in enumerate(steps.pieces):
+        for inside, phase, wall_s, device_s in piece.data["watched"].get("labels", ()):
+            for sums in (total, own) if tuple(inside) == names else (total,) if _is_within(inside, names) else ():
+                sums.add(number, "backward" if phase == "backward" else "forward", wall_s, device_s)
+    return StepRow(
+        path=LABEL + LABEL.join(names),
+        kind="label",
+        type_name="",
+        parent=LABEL + LABEL.join(names[:-1]) if names[:-1] else None,
+        forward=own.forward,
+        backward=own.backward,
+        other=own.other,
+        total_forward=total.forward,
+        total_backward=total.backward,
+        wall_forward=total.wall_forward,
+        wall_backward=total.wall_backward,
+        calls=calls,
+        held_bytes=None if held is None else sum(size for inside, size in held if _is_within(inside, names)),
+        label=names[-1],
+    )
+
+
+def _is_within(inside: Sequence[str], names: tuple[str, ...]) -> bool:
+    return tuple(inside[: len(names)]) == names
+
+
 def folded_rows(rows: Sequence[StepRow]) -> list[StepRow]:
     """Return a row for each set of repeated layers: the sum of its members."""
     groups: dict[str, list[StepRow]] = {}
@@ -137,16 +197,7 @@ def _own_sums(steps: CompletedSteps, known: Iterable[str]) -> dict[str, _Sums]:
         for row, phase, wall_s, device_s in piece.data["watched"]["parts"]:
             if row == INSTRUMENT:
                 continue
-            own = sums.setdefault(row, _empty(len(steps.pieces)))
-            seconds = device_s if steps.by_device else wall_s
-            if phase in FORWARD:
-                own.forward[number] += seconds
-                own.wall_forward[number] += wall_s
-            elif phase == "backward":
-                own.backward[number] += seconds
-                own.wall_backward[number] += wall_s
-            else:
-                own.other[number] += seconds
+            sums.setdefault(row, _empty(len(steps.pieces))).add(number, phase, wall_s, device_s)
     return sums
 
 

@@ -11,7 +11,7 @@ from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import checked, make_header, signature_of
-from stopwav.studies.step.job import batches_of, is_reference, own_file, reference_sizes
+from stopwav.studies.step.job import batches_of, is_reference, own_file, reference_sizes, shapes_of
 from stopwav.studies.step.rounds import check_own_job, device_of, measure_round, run_own_job
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import make_runner
@@ -73,9 +73,8 @@ def _header(spec: StepSpec) -> Header:
     if not is_reference(spec.model):
         own_file(spec.model)
         return make_header("step", spec)
-    from stopwav.speech.shapes import load_shapes
+    from stopwav.speech.shapes import shapes_to_json
 
     reference_sizes(spec)
     batches_of(spec)
-    digest = load_shapes(spec.shapes, seed=spec.seed).digest
-    return make_header("step", spec, corpus={"name": spec.shapes, "digest": digest})
+    return make_header("step", spec, corpus=shapes_to_json(shapes_of(spec)))

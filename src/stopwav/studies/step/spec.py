@@ -6,10 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from stopwav.speech.shapes import SUBSAMPLING, FrameKind
 from stopwav.studies.spec import Option, StudySpec
+from stopwav.studies.traces import ScheduleText
 
 # The most frames before subsampling that a batch of the published experiment holds.
 MAX_FRAMES = 30_000
+# One step is enough to see what is large; the first under the profiler is slow.
+PROFILE_SCHEDULE = "wait=0,warmup=1,active=1,repeat=1"
 # Optimisers of the reference; a job of your own brings its own.
 Optimizer = Literal["adamw", "adam", "sgd"]
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -28,8 +32,22 @@ class StepSpec(StudySpec):
             metavar="MODEL",
         ),
     ]
-    shapes: Annotated[str, Option("`librispeech`, or a .csv (columns T,U), .npz or .pt file of shapes.")] = (
-        "librispeech"
+    shapes: Annotated[
+        str, Option("`librispeech`, a .csv (columns T,U), .npz or .pt file of shapes, or a corpus with --tokenizer.")
+    ] = "librispeech"
+    tokenizer: Annotated[
+        str | None, Option("For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
+    ] = None
+    frames: Annotated[
+        FrameKind | None,
+        Option(
+            "What T of a file as --shapes counts, input (10 ms) or encoder frames; default: what the file says, else "
+            "guessed from its longest utterance.",
+            metavar="input|encoder",
+        ),
+    ] = None
+    subsampling: Annotated[int, Option("How many 10 ms input frames an encoder frame of --shapes stands for.")] = Field(
+        default=SUBSAMPLING, gt=0
     )
     max_frames: Annotated[
         int | None, Option("Input frames of a batch at most; default: 30000 and sorted, unless --batch-size is given.")
@@ -57,7 +75,11 @@ class StepSpec(StudySpec):
     memory_limit_gb: Annotated[
         float | None, Option("GB of host memory that a process may use before it counts as out of memory.")
     ] = Field(default=None, gt=0)
-    profile: Annotated[bool, Option("Run one more step under torch.profiler: operators, kernels, a trace.")] = False
+    profile: Annotated[bool, Option("Run more steps under torch.profiler: operators, kernels, a trace.")] = False
+    profile_schedule: Annotated[
+        ScheduleText,
+        Option("Steps to wait, warm up and record under --profile, and repetitions; implies --profile.", stored=False),
+    ] = PROFILE_SCHEDULE
     seed: Annotated[int, Option("Seed of weights, features and batches.")] = Field(default=0, ge=0)
 
     @model_validator(mode="after")
@@ -68,4 +90,6 @@ class StepSpec(StudySpec):
             self.max_frames, self.sort = MAX_FRAMES, True
         if self.autocast and self.dtype == "float32":
             raise ValueError("--autocast computes in bfloat16 or float16: give one of them as --dtype")
+        if self.profile_schedule != PROFILE_SCHEDULE:
+            self.profile = True
         return self

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
+from stopwav.measure.labels import split_labels
 from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import RowSet, rows_of
 from stopwav.measure.training_step import (
@@ -89,13 +90,18 @@ class StepRunner:
         else:
             profiled, profiler = self._profiled(index)
             clean, batch = self._clean(index)
+        parts = [(split_labels(row), phase, part) for (row, phase), part in profiled.parts.items()]
         return {
             "batch": {name: getattr(batch, name) for name in ("utterances", "real_frames", "padded_frames")},
             "clean": _clean_to_json(clean),
             "watched": {
                 "wall_s": profiled.wall_s,
                 "device_s": profiled.device_s,
-                "parts": [[row, phase, part.wall_s, part.device_s] for (row, phase), part in profiled.parts.items()],
+                "parts": [[row, phase, part.wall_s, part.device_s] for (row, _), phase, part in parts],
+                "labels": [
+                    [list(names), phase, part.wall_s, part.device_s] for (_, names), phase, part in parts if names
+                ],
+                "label_calls": [[list(names), count] for names, count in profiler.label_calls.items()],
                 "calls": profiler.calls,
                 "stages": sorted(profiler.stages),
                 "recomputed": sorted(profiler.recomputed),
@@ -114,6 +120,7 @@ class StepRunner:
         return {
             "step": index,
             "held": memory.saved,
+            "held_by_label": [[list(names), size] for names, size in memory.label_saved.items() if names],
             "gradients": memory.gradients,
             "states": memory.states,
             "peak": asdict(memory.peak),
@@ -127,11 +134,12 @@ class StepRunner:
         sizes = [as_batch(self._job.make_batch(index)).padded_frames or 0 for index in range(self._steps)]
         return sizes.index(max(sizes))
 
-    def profile(self, folder: Path, index: int) -> dict[str, Any]:
-        """Profile one step, by operator and by module; its trace goes into the folder."""
-        from stopwav.studies.step.profile_pass import profile_step
+    def profile(self, folder: Path, first: int, schedule: str) -> dict[str, Any]:
+        """Profile steps from that batch on, by operator and by module; their traces go into the folder."""
+        from stopwav.profiling.schedule import parse_schedule
+        from stopwav.studies.step.profile_pass import profile_steps
 
-        return profile_step(self._job, self.rows, folder, index)
+        return profile_steps(self._job, self.rows, folder, first, self._steps, parse_schedule(schedule))
 
     def _clean(self, index: int) -> tuple[StepTime, TrainingBatch]:
         with _no_garbage_collection():

@@ -38,7 +38,16 @@ class StepTree:
     @cached_property
     def rows(self) -> list[Result]:
         """The rows in the model's order."""
-        return [result for result in self.results if result.kind not in ("step", "rank")]
+        return [result for result in self.results if result.kind not in ("step", "rank", "label")]
+
+    @property
+    def labels(self) -> list[TreeRow]:
+        """The labels of the user's code, each as deep as it is nested: the time of other rows, seen once more."""
+        labels = [result for result in self.results if result.kind == "label"]
+        depths: dict[str, int] = {}
+        for label in labels:
+            depths[label.name] = depths.get(str(label.params["parent"]), -1) + 1
+        return [TreeRow(depths[label.name], str(label.params["label"]), label) for label in labels]
 
     @property
     def ranks(self) -> list[Result]:
@@ -55,12 +64,10 @@ class StepTree:
             children.setdefault(self._parent(name, shown), []).append(name)
         return list(_walk(None, 0, children, shown))
 
-    def leaves(self) -> list[Result]:
-        """Return the shown rows without children, phases left out, the largest share first."""
-        rows = {row.result.name: row.result for row in self.shown()}
-        inner = {self._parent(name, rows) for name in rows}
-        leaves = [row for name, row in rows.items() if name not in inner and row.kind != "phase"]
-        return sorted(leaves, key=lambda row: -(row.metrics["share"].value or 0.0))
+    def largest(self) -> list[Result]:
+        """Return the shown rows of model and loss, the largest share of their own first, without their children."""
+        rows = [row.result for row in self.shown() if row.result.kind != "phase" or row.result.name == LOSS]
+        return sorted(rows, key=lambda row: -(row.metrics["self_share"].value or 0.0))
 
     @cached_property
     def _parents(self) -> dict[str, str | None]:
