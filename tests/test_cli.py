@@ -74,7 +74,7 @@ def test_json_is_one_object_of_the_documented_shape(tiny_corpus: MakeCorpus, tmp
     assert set(row) == {"name", "params", "status", "metrics", "warnings"}
     assert row["status"] == "ok"
     for name in ("rtf", "word_latency_p95", "chunk_lag_p50", "wer", "upwr", "laal_ca", "sum_of_p95s"):
-        assert set(row["metrics"][name]) == {"value", "low", "high", "n", "unit", "note"}
+        assert set(row["metrics"][name]) == {"value", "low", "high", "n", "unit", "note", "rough"}
     # Three utterances cannot support a P99, and the reason is given.
     assert row["metrics"]["chunk_lag_p99"]["value"] is None
     assert "368" in row["metrics"]["chunk_lag_p99"]["note"]
@@ -207,7 +207,11 @@ def test_the_demo_measures_both_recognisers(tmp_path: Path, monkeypatch: pytest.
 def check_demo(printed: str, run: Path) -> None:
     for engine in ("pocketsphinx", "moonshine"):
         # Whether it keeps up is the machine's to say.
-        assert re.search(rf"{engine}: (keeps up|does not keep up \(.*\)); word\s+latency\s", printed, re.S)
+        assert re.search(
+            rf"{engine}: (keeps up|does not keep up \(.*\)|whether it keeps up\s+is\s+undecided.*); word\s+latency\s",
+            printed,
+            re.S,
+        )
     spec = json.loads(run.read_text().partition("\n")[0])["spec"]
     assert (spec["corpus"], spec["pace"], spec["rounds"], spec["limit"]) == ("bundled", "virtual", 1, None)
     # Whatever else is installed: only these two have a trained model in their package.

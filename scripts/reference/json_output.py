@@ -20,11 +20,11 @@ STUDY_EXAMPLE = """
                          "pace": "virtual", "rounds": 1, "normaliser": "stopwav-english 1"},
               "status": "ok",
               "metrics": {"rtf": {"value": 0.2803041347061956, "low": 0.22111904693318735, "high": 0.3504378915433376,
-                                  "n": 6, "unit": "", "note": ""},
+                                  "n": 6, "unit": "", "note": "", "rough": false},
                           "word_latency_p95": {"value": 4.133670982, "low": null, "high": null, "n": 76, "unit": "s",
-                                               "note": "effective n 37; a P95 interval needs 72"},
+                                               "note": "effective n 37; a P95 interval needs 72", "rough": false},
                           "chunk_lag_p99": {"value": null, "low": null, "high": null, "n": 285, "unit": "s",
-                                            "note": "needs 368 events, has 285"}},
+                                            "note": "needs 368 events, has 285", "rough": false}},
               "warnings": [{"code": "busy-machine",
                             "message": "load average 1.77, more than half of 2 cores: stop other processes …"}]}]}
 """
@@ -33,7 +33,9 @@ STUDY_KEYS = """
 There is one result per engine, in the order of the command. `status` is `ok` where at least one stream completed, and
 otherwise how the first one ended: `error`, `timeout`, `crashed`, `oom`, `skipped`; `metrics` is then empty. A metric
 that is not available has `"value": null` and a `note`. Neither NaN nor infinity appears. `low` and `high` are the
-ends of the 95 % confidence interval, `null` where there is none. Names and units: [Metrics](metrics.md).
+ends of the 95 % confidence interval, `null` where there is none; `rough` is `true` where it rests on fewer than 5
+independent samples. `keeps_up` has no value and a note that begins with `undecided` where the interval of `rtf` leaves
+it open. Names and units: [Metrics](metrics.md).
 
 Metrics that depend on the texts of an engine with random weights (`"untrained": true` in its `params`) have no value
 and the note `untrained`.

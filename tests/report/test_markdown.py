@@ -92,7 +92,7 @@ def test_the_report_says_what_was_found_and_where() -> None:
     run = study_run(record)
     text = markdown(run)
     assert text.startswith("### stopwav: Latency of pocketsphinx and moonshine\n")
-    assert re.search(r"^\| word latency \(UPL\), P50 \| [\d.]+ \[[\d.]+–[\d.]+\] \| ", text, re.MULTILINE)
+    assert re.search(r"^\| word latency \(UPL\), P50 \| [\d.]+ ≈\[[\d.]+–[\d.]+\] \| ", text, re.MULTILINE)
     assert "- pocketsphinx: keeps up; word latency" in text
     assert f"fingerprint {record.header.machine['fingerprint']}" in text
     assert record.header.started in text

@@ -82,7 +82,14 @@ def test_there_is_no_negative_zero(value: float) -> None:
         (Estimate(None), DASH),
         (Estimate(0.1234, 0.11, 0.14), "0.123 [0.110–0.140]"),
         (Estimate(0.1234, 0.05, 0.25), "0.12 [0.05–0.25]"),
-        (Estimate(0.1234, 0.05, 0.55), "0.1 [0.1–0.6]"),
+        # Wide, and not 0.1 [0.1–0.6]; nor 1 [1–6]: the low end is not the value.
+        (Estimate(0.1234, 0.05, 0.55), "0.12 [0.05–0.55]"),
+        (Estimate(1.4, 1.1, 6.0), "1.4 [1.1–6.0]"),
+        # A positive end is not shown as 0.
+        (Estimate(0.6, 0.04, 1.6), "0.6 [0.04–1.6]"),
+        (Estimate(0.6, 0.0, 1.6), "0.6 [0.0–1.6]"),
+        (Estimate(0.6, 0.22, 1.62, rough=True), "0.6 ≈[0.2–1.6]"),
+        (Estimate(0.0001, 0.00005, 0.0002, rough=True), "0.000 ≈[0.000–0.000]"),
         (Estimate(12.5, -3.0, 28.0), "12 [-3 to 28]"),
         (Estimate(1e-320, 0.0, 1e-320), "0.000 [0.000–0.000]"),
     ],

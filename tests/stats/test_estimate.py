@@ -10,7 +10,7 @@ from stopwav.stats import Estimate
 from stopwav.stats.estimate import dominates, pareto_set
 
 
-def test_json_has_exactly_the_six_keys_of_a_metric():
+def test_json_has_exactly_the_seven_keys_of_a_metric():
     estimate = Estimate(0.5, 0.4, 0.6, 12, "s", "within one process")
     assert estimate.to_json() == {
         "value": 0.5,
@@ -19,6 +19,7 @@ def test_json_has_exactly_the_six_keys_of_a_metric():
         "n": 12,
         "unit": "s",
         "note": "within one process",
+        "rough": False,
     }
 
 

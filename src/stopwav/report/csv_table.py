@@ -11,7 +11,7 @@ from typing import Any
 from stopwav.record import Record, Result
 from stopwav.report.text import plain
 
-COLUMNS = ("run", "name", "metric", "value", "low", "high", "n", "unit", "note")
+COLUMNS = ("run", "name", "metric", "value", "low", "high", "n", "unit", "note", "rough")
 # Of a recognised text, after the run and the name of its engine.
 TEXT_COLUMNS = (
     "utterance",
@@ -40,8 +40,8 @@ Run = tuple[Record, Sequence[Result], tuple[str, ...]]
 def csv_table(runs: Iterable[Run]) -> str:
     """Return the runs with their results as RFC 4180 text, numbers in full and in the units in which they are stored.
 
-    A metric without a value has an empty one and a note. An engine of which nothing was measured has one row, with
-    `status` for a metric and the reason for a note.
+    A metric without a value has an empty one and a note; `rough` is `true` for an interval from few samples. An engine
+    of which nothing was measured has one row, with `status` for a metric and the reason for a note.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, dialect="excel")
@@ -82,10 +82,11 @@ def _rows(record: Record, result: Result, failure_codes: tuple[str, ...]) -> Ite
     if not result.metrics:
         reasons = (warning.message for warning in result.warnings if warning.code.startswith(failure_codes))
         reason = next(reasons, "nothing was measured")
-        yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {reason}")]
+        yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {reason}"), ""]
     for name, estimate in result.metrics.items():
         numbers = ["" if number is None else repr(number) for number in (estimate.value, estimate.low, estimate.high)]
-        yield [*place, _text(name), *numbers, estimate.n, _text(estimate.unit), _text(estimate.note)]
+        texts = _text(estimate.unit), _text(estimate.note), str(estimate.rough).lower()
+        yield [*place, _text(name), *numbers, estimate.n, *texts]
 
 
 def _text(text: str) -> str:

@@ -5,12 +5,12 @@ Texts are as they came, with whatever an engine put into a name: making them saf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from stopwav.record import Record, Result
-from stopwav.report.text import LONGEST, plain
+from stopwav.report.text import LONGEST, ROUGH, ROUGH_LEGEND, plain
 from stopwav.stats import Estimate
 
 Medium = Literal["terminal", "markdown", "page"]
@@ -223,6 +223,27 @@ def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
         else:
             visible.append(block)
     return visible
+
+
+def legend(document: Document, medium: Medium, every_metric: bool) -> list[Note]:
+    """Return the meaning of the marks at numbers that a medium shows: one line per mark and document."""
+    texts = (*document.findings, *_texts(shown(document.blocks, medium), medium))
+    listed = [estimate for result in document.measured if every_metric for estimate in result.metrics.values()]
+    marked = any(f"{ROUGH}[" in text for text in texts) or any(estimate.rough for estimate in listed)
+    return [Note(ROUGH_LEGEND)] if marked else []
+
+
+def _texts(blocks: Sequence[Block], medium: Medium) -> Iterator[str]:
+    """The texts of blocks in which numbers stand."""
+    for block in blocks:
+        if isinstance(block, Table):
+            yield from (cell.text for row in block.rows for cell in row.cells)
+        elif isinstance(block, Lines):
+            yield from block.lines
+        elif isinstance(block, Note):
+            yield block.text
+        elif isinstance(block, Section):
+            yield from _texts(shown(block.blocks, medium), medium)
 
 
 # Engines are told apart by their settings, which stand at the end of a name.

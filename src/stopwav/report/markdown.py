@@ -16,6 +16,7 @@ from stopwav.report.document import (
     Note,
     Table,
     footnotes,
+    legend,
     shown,
 )
 from stopwav.report.provenance import machine_line, measured_line
@@ -31,7 +32,7 @@ _MARKUP = re.compile(
 # `@name` calls a person and `#1` an issue, even where the sign is a reference; a comment between them hushes both.
 _CALLS = ("@", "#")
 # A number with its interval does nothing in a cell, and is for people to read in the source as well.
-_NUMBER = re.compile(r"(?!.*(_|www\.))[\w.,–+ %≥×✗?()-]{0,60}(\[[\d.– to-]{0,40}\])?[\w ✗?]{0,20}", re.IGNORECASE)
+_NUMBER = re.compile(r"(?!.*(_|www\.))[\w.,–+ %≥×✗?()-]{0,60}(≈?\[[\d.– to-]{0,40}\])?[\w ✗?]{0,20}", re.IGNORECASE)
 # As wide as an indentation can be in a cell of a table.
 INDENT = "&nbsp;&nbsp;"
 
@@ -44,6 +45,7 @@ def render_markdown(document: Document, *, every_metric: bool = False) -> str:
     measured = [result for result in document.measured if result.metrics]
     if every_metric and measured:
         parts.append(_metrics(measured))
+    parts += map(_block, legend(document, "markdown", every_metric))
     parts.append("\n".join(f"- ⚠ {_bold(note.code)} {escape(note.text)}" for note in footnotes(document.warned)))
     if document.record is not None:
         parts.append(origin(document.record.header))

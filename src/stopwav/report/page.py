@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,10 +27,11 @@ from stopwav.report.document import (
     Table,
     Timelines,
     footnotes,
+    legend,
     shown,
 )
 from stopwav.report.provenance import facts
-from stopwav.report.text import format_bytes, format_ends, format_value, plain
+from stopwav.report.text import DASH, ROUGH, format_bytes, format_ends, format_value, missing, plain
 from stopwav.stats import Estimate
 
 # A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
@@ -163,7 +165,7 @@ class Number:
 
 def draw_blocks(document: Document, charts: Mapping[str, Chart], prefix: str) -> Drawn:
     """Return the blocks of a document; `prefix` makes the ids of its elements unique on the page."""
-    blocks = shown(document.blocks, "page")
+    blocks = [*shown(document.blocks, "page"), *legend(document, "page", every_metric=True)]
     named = list(dict.fromkeys(_figure_names(blocks, list(charts))))
     ids = {name: f"{prefix}chart-{index}" for index, name in enumerate(named)}
     notes = footnotes(document.warned)
@@ -178,6 +180,7 @@ def draw_blocks(document: Document, charts: Mapping[str, Chart], prefix: str) ->
         number=lambda cell: _number(cell, document, notes),
         ink=engine_ink,
         plain=plain,
+        split_interval=_split_interval,
         longest_line=LONGEST_LINE,
         longest_note=LONGEST_NOTE,
         label=_label,
@@ -237,20 +240,25 @@ def _number(cell: Cell, document: Document, notes: Sequence[Footnote]) -> Number
     )
 
 
+def _split_interval(text: str) -> tuple[str, str]:
+    """The number of a cell, and its interval in brackets with its mark."""
+    value, *ends = re.split(rf" (?={ROUGH}?\[)", text, maxsplit=1)
+    return value, "".join(ends)
+
+
 def _interval_text(cell: Cell) -> str:
     """The value with its unit and interval, as a sentence of its own."""
     assert cell.source is not None
     estimate, scale = cell.source.estimate, cell.source.scale
     if estimate.value is None:
-        return "no value"
-    value, _, between = cell.text.partition(" [")
-    between = between.rstrip("]")
+        return missing(estimate) if missing(estimate) != DASH else "no value"
+    value, between = _split_interval(cell.text)
     unit = _UNITS.get((estimate.unit, scale), "")
     if estimate.unit == "B" and estimate.low is not None and estimate.high is not None:
         between = f"{format_bytes(estimate.low)} to {format_bytes(estimate.high)}"
-    elif not between:
-        between = format_ends(estimate, scale).strip("[]")
-    interval = f"95 % interval {between.replace('–', ' to ')} {unit}".strip() if between else "no interval"
+    between = (between or format_ends(estimate, scale)).strip(f"{ROUGH}[]")
+    name = "rough 95 % interval" if estimate.rough else "95 % interval"
+    interval = f"{name} {between.replace('–', ' to ')} {unit}".strip() if between else "no interval"
     return f"{value} {unit}".strip() + f"; {interval}"
 
 

@@ -31,6 +31,7 @@ from stopwav.report.document import (
     Row,
     Table,
     footnotes,
+    legend,
     shown,
 )
 from stopwav.report.text import DASH, format_ends, format_number, format_value, plain
@@ -52,14 +53,13 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 def print_document(document: Document, console: Console, *, every_metric: bool = False) -> None:
     """Print the blocks, every metric where that is asked for, the warnings, and a sentence per finding."""
     blocks = shown(document.blocks, "terminal")
+    if every_metric:
+        blocks += [metrics_table(result) for result in document.measured if result.metrics]
+    blocks += legend(document, "terminal", every_metric)
     for block in blocks:
         _print_block(block, console)
     if blocks and isinstance(blocks[-1], Note):
         console.print()
-    if every_metric:
-        for result in document.measured:
-            if result.metrics:
-                _print_table(metrics_table(result), console)
     print_warnings(document.warned, console)
     for finding in document.findings:
         console.print(Text(plain(finding, LONGEST_NOTE), style="bold"))

@@ -7,10 +7,16 @@ import unicodedata
 from collections.abc import Sequence
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
-from stopwav.stats import Estimate
+from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
+from stopwav.stats.estimate import FEW_UNITS
 
 DASH = "–"
+# Before an interval from few independent units, and what it means. A terminal without the sign shows a question mark.
+ROUGH = "≈"
+ROUGH_LEGEND = f"{ROUGH}[…]  rough interval: from fewer than {FEW_UNITS} utterances, rounds, batches or points"
+# In place of a missing number, where a word or two say why.
+_ABSENT = {UNTRAINED: UNTRAINED, NO_TRANSCRIPT: WITHOUT_TRANSCRIPT, UNDECIDED: UNDECIDED}
 # Digits of a number that has no interval to say how many are meaningful.
 PLAIN_DIGITS = 3
 
@@ -35,23 +41,27 @@ def format_value(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMA
 
 def missing(estimate: Estimate) -> str:
     """Return the text in place of a missing number: a dash, or the reason where a word or two say it."""
-    return {UNTRAINED: UNTRAINED, NO_TRANSCRIPT: WITHOUT_TRANSCRIPT}.get(estimate.code, DASH)
+    return _ABSENT.get(estimate.code, DASH)
 
 
 def format_interval(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
-    """The value with its interval in brackets, all to the same digit."""
+    """The value with its interval in brackets, to the same digit, but for a low end that it would make 0."""
     return f"{format_value(estimate, scale, most)} {format_ends(estimate, scale, most)}".rstrip()
 
 
 def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMALS) -> str:
-    """The interval in brackets; empty where there is none, or where it is the value itself."""
+    """The interval in brackets, marked where it is rough; empty where there is none, or it is the value itself."""
     if estimate.value is None or estimate.low is None or estimate.high is None or estimate.low == estimate.high:
         return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
+    if not low.strip("0.") and high.strip("0.") and estimate.low * scale >= 10.0 ** -(most + 2):
+        low = format_digits(
+            estimate.low * scale, 1
+        )  # a positive end is not shown as 0, which a positive quantity never is
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
-    return f"[{low}{between}{high}]"
+    return f"{ROUGH if estimate.rough else ''}[{low}{between}{high}]"
 
 
 def format_number(number: float, decimals: int) -> str:
@@ -77,7 +87,11 @@ def _decimals(estimate: Estimate, scale: float, most: int) -> int:
     assert estimate.value is not None
     size, digits = abs(estimate.value * scale), PLAIN_DIGITS
     if estimate.low is not None and estimate.high is not None and estimate.high > estimate.low:
-        size, digits = (estimate.high - estimate.low) / 2 * scale, 1
+        width = estimate.high - estimate.low
+        if estimate.value > 0 and estimate.low > 0:
+            # Of a wide interval the relative half-width: RTFx 1.4 [1.1–6.0] must not be shown as 1 [1–6].
+            width = min(width, estimate.value * math.log(estimate.high / estimate.low))
+        size, digits = width / 2 * scale, 1
     if size == 0 or not math.isfinite(size):
         return 0
     logarithm = math.log10(size)
@@ -138,9 +152,14 @@ def verdict_text(change: Change) -> str:
     return f"{change.verdict} ({counted(change.more_rounds, 'more round')})"
 
 
+def change_estimate(change: Change) -> Estimate:
+    """Return the ratio or difference of a change as an estimate."""
+    return Estimate(change.value, change.low, change.high, code=change.code, rough=change.rough)
+
+
 def effect_text(change: Change) -> str:
     """Return the ratio, or the difference in percentage points, with its interval."""
-    estimate = Estimate(change.value, change.low, change.high)
+    estimate = change_estimate(change)
     if change.by == "ratio":
         return format_interval(estimate, most=_RATIO_DECIMALS)
     return f"{format_interval(estimate, scale=100)} points" if change.value is not None else DASH

@@ -7,7 +7,7 @@ from stopwav.stats.bootstrap import (
     paired_ratio_difference,
     paired_ratio_p_value,
 )
-from stopwav.stats.estimate import Estimate, pareto_set
+from stopwav.stats.estimate import UNDECIDED, Estimate, inverse, is_rough, pareto_set, scaled, side_of
 from stopwav.stats.growth import GrowthFit, Polynomial, fit_growth
 from stopwav.stats.intervals import (
     median_interval,
@@ -31,6 +31,7 @@ from stopwav.stats.verdict import (
 
 __all__ = [
     "DEFAULT_THRESHOLD",
+    "UNDECIDED",
     "ControlChart",
     "Estimate",
     "GrowthFit",
@@ -45,6 +46,8 @@ __all__ = [
     "control_chart",
     "decide",
     "fit_growth",
+    "inverse",
+    "is_rough",
     "median_interval",
     "minimum_count",
     "nearest_rank",
@@ -54,6 +57,8 @@ __all__ = [
     "paired_verdict",
     "pareto_set",
     "percentile",
+    "scaled",
+    "side_of",
     "summarise_rounds",
     "t_interval",
     "t_quantile",

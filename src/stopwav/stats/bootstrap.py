@@ -6,6 +6,9 @@ clusters and rounds are crossed, and each adds its own spread (the pigeonhole bo
 
 Every statistic is a ratio of sums: of numerators and denominators, of values and their count, or of the values up to a
 percentile and all values. So a replicate costs one pass over a small table, however many values there are.
+
+What is positive by nature (a time, a real-time factor) has its interval on the logarithmic scale: it never reaches 0,
+and that of the inverse is the inverse of it.
 In notes a cluster is called an independent sample.
 """
 
@@ -18,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.estimate import Estimate, why_unusable
-from stopwav.stats.intervals import minimum_count, nearest_rank, quantile_ranks, t_quantile, why_unsupported
+from stopwav.stats.estimate import Estimate, is_rough, why_unusable
+from stopwav.stats.intervals import WIDEST, minimum_count, nearest_rank, quantile_ranks, t_quantile, why_unsupported
 
 Labels = Sequence[int] | Sequence[str] | NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,7 +30,6 @@ Floats = NDArray[np.float64]
 REPLICATES = 1000  # the ends of a 95 % interval then rest on 25 replicates each
 _FLIPS = 9999  # the smallest p value is then 0.0001, small enough for Holm over a table of metrics
 _BLOCK = 2_000_000  # draws in memory at a time: about 32 MB
-_FEW_CLUSTERS = 5  # below this there are too few different replicates for a distribution
 _ROUNDS_TO_DRAW = 3  # two rounds give only four different draws
 _NORMAL = t_quantile(0.975, math.inf)
 
@@ -44,11 +46,15 @@ class _Design:
 
 @dataclass(frozen=True)
 class _Replicates:
-    """The replicates of a ratio, its variance corrected for few clusters and rounds, and its degrees of freedom."""
+    """The replicates of a ratio, its variance corrected for few clusters and rounds, and its degrees of freedom.
+
+    Replicates and variance are of the logarithm where `logarithmic`.
+    """
 
     ratios: Floats
     variance: float
     df: float
+    logarithmic: bool
 
 
 def cluster_percentiles(
@@ -70,11 +76,17 @@ def cluster_percentiles(
 
 
 def cluster_mean(
-    values: ArrayLike, clusters: Labels, rounds: Labels | None = None, seed: int = 0, unit: str = "s"
+    values: ArrayLike,
+    clusters: Labels,
+    rounds: Labels | None = None,
+    seed: int = 0,
+    unit: str = "s",
+    *,
+    positive: bool = False,
 ) -> Estimate:
-    """Return the mean of all values, with its interval over clusters."""
+    """Return the mean of all values, with its interval over clusters; see `cluster_ratio` for `positive`."""
     array = np.asarray(values, dtype=float).ravel()
-    return cluster_ratio(array, np.ones_like(array), clusters, rounds, seed, unit)
+    return cluster_ratio(array, np.ones_like(array), clusters, rounds, seed, unit, positive=positive)
 
 
 def cluster_ratio(
@@ -84,8 +96,13 @@ def cluster_ratio(
     rounds: Labels | None = None,
     seed: int = 0,
     unit: str = "",
+    *,
+    positive: bool = False,
 ) -> Estimate:
-    """Return the ratio of the sums of `numerators` and `denominators`, with its interval over clusters."""
+    """Return the ratio of the sums of `numerators` and `denominators`, with its interval over clusters.
+
+    `positive` is for what is positive by nature: its interval is on the logarithmic scale, unless zeros leave it none.
+    """
     top, bottom = (np.asarray(values, dtype=float).ravel() for values in (numerators, denominators))
     if top.size != bottom.size:
         raise ValueError(f"a ratio needs as many denominators as numerators, got {bottom.size} and {top.size}")
@@ -96,17 +113,32 @@ def cluster_ratio(
     if reason:
         return Estimate(None, n=top.size, unit=unit, note=reason)
     value = float(top.sum() / bottom.sum())
-    drawn = _draw(top, bottom, design, seed) if design.clusters > 1 else None
+    drawn = _draw(top, bottom, design, seed, positive) if design.clusters > 1 else None
     if drawn is None:
         return Estimate(value, n=top.size, unit=unit, note=_why_no_interval(design))
+    below, above = _arms(math.log(value) if drawn.logarithmic else value, drawn)
+    if drawn.logarithmic:
+        if below + above > 2 * WIDEST:
+            note = f"no interval: {design.clusters} independent samples differ too much for one"
+            return Estimate(value, n=top.size, unit=unit, note=note)
+        low, high = value * math.exp(-below), value * math.exp(above)
+    else:
+        low, high = value - below, value + above
+        if top.min() >= 0 and bottom.min() >= 0:
+            low = max(0.0, low)  # widening must not leave the range of the ratio
+    rough = is_rough(design.clusters)
+    return Estimate(value, low, high, top.size, unit, _few_clusters_note(design), rough=rough)
+
+
+def _arms(centre: float, drawn: _Replicates) -> tuple[float, float]:
+    """Return how far the percentile interval reaches below and above its centre, widened from normal to t.
+
+    With few clusters it is too narrow, as normal intervals are.
+    """
     low, high = np.quantile(drawn.ratios, (0.025, 0.975))
-    # Plain percentile intervals are too narrow with few clusters, as normal intervals are: widen them from normal to t.
     spread = float(drawn.ratios.std())
     stretch = t_quantile(0.975, drawn.df) * math.sqrt(drawn.variance) / (_NORMAL * spread) if spread else 1.0
-    low, high = value - max(1.0, stretch) * (value - low), value + max(1.0, stretch) * (high - value)
-    if top.min() >= 0 and bottom.min() >= 0:
-        low = max(0.0, low)  # widening must not leave the range of the ratio
-    return Estimate(value, float(low), float(high), top.size, unit, _few_clusters_note(design))
+    return max(1.0, stretch) * float(centre - low), max(1.0, stretch) * float(high - centre)
 
 
 def paired_ratio_difference(num_a: ArrayLike, num_b: ArrayLike, denominators: ArrayLike, seed: int = 0) -> Estimate:
@@ -163,7 +195,8 @@ def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) 
         return Estimate(value, n=array.size, unit=unit, note=note, effective_n=effective_n)
     # Order statistic r of m values lies, on average, at the level r / (m + 1).
     low, high = (nearest_rank(array, rank / (effective_n + 1)) for rank in ranks)
-    return Estimate(value, low, high, array.size, unit, _few_clusters_note(design))
+    rough = is_rough(design.clusters)
+    return Estimate(value, low, high, array.size, unit, _few_clusters_note(design), rough=rough)
 
 
 def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
@@ -185,8 +218,8 @@ def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
     return codes, len(numbers)
 
 
-def _draw(top: Floats, bottom: Floats, design: _Design, seed: int) -> _Replicates | None:
-    """Return the replicates of the ratio of sums; None where too few draws have a denominator."""
+def _draw(top: Floats, bottom: Floats, design: _Design, seed: int, positive: bool = False) -> _Replicates | None:
+    """Return the replicates of the ratio of sums, or of its logarithm; None where too few draws have a denominator."""
     tops, bottoms = (_table(values, design) for values in (top, bottom))
     for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
     block = max(1, _BLOCK // max(design.clusters, design.rounds))
@@ -200,7 +233,9 @@ def _draw(top: Floats, bottom: Floats, design: _Design, seed: int) -> _Replicate
         only_clusters = _divide(drawn_top.sum(axis=1), drawn_bottom.sum(axis=1))
         only_rounds = _divide(by_round @ tops.sum(axis=0), by_round @ bottoms.sum(axis=0))
         parts.append(np.stack((both, only_clusters, only_rounds)))
-    both, only_clusters, only_rounds = np.concatenate(parts, axis=1)
+    replicates = np.concatenate(parts, axis=1)
+    logarithmic = positive and bool(np.nanmin(replicates, initial=math.inf) > 0)
+    both, only_clusters, only_rounds = np.log(replicates) if logarithmic else replicates
     both = both[np.isfinite(both)]
     if both.size < REPLICATES // 2:
         return None
@@ -213,7 +248,8 @@ def _draw(top: Floats, bottom: Floats, design: _Design, seed: int) -> _Replicate
         freedoms.append(design.rounds - 1)
     variance = sum(variances)
     by_part = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
-    return _Replicates(both, variance, variance**2 / by_part if by_part > 0 else float(freedoms[0]))
+    df = variance**2 / by_part if by_part > 0 else float(freedoms[0])
+    return _Replicates(both, variance, df, logarithmic)
 
 
 def _table(values: Floats, design: _Design) -> Floats:
@@ -243,4 +279,4 @@ def _why_no_interval(design: _Design) -> str:
 
 def _few_clusters_note(design: _Design) -> str:
     """Return the note on an interval from few clusters, or ""."""
-    return f"rough interval: only {design.clusters} independent samples" if design.clusters < _FEW_CLUSTERS else ""
+    return f"rough interval: only {design.clusters} independent samples" if is_rough(design.clusters) else ""

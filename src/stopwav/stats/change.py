@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stopwav.stats.bootstrap import paired_ratio_difference, paired_ratio_p_value
-from stopwav.stats.estimate import Estimate
+from stopwav.stats.estimate import Estimate, is_rough
 from stopwav.stats.intervals import t_quantile
 from stopwav.stats.verdict import decide, paired_log_ratio, unpaired_log_ratio
 
@@ -52,6 +52,8 @@ class Change:
     note: str = ""
     # What code may decide on, where the note is for people: why there is no value.
     code: str = ""
+    # Whether the interval rests on few rounds or samples.
+    rough: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as `--json` prints them."""
@@ -113,6 +115,7 @@ def ask_ratio(
             more_rounds=verdict.more_rounds,
             paired=paired,
             note=verdict.note,
+            rough=verdict.low is not None and is_rough(verdict.n),
         )
 
     return Question(ratio.p_value(float(np.log1p(threshold))), answer)
@@ -179,6 +182,7 @@ def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, totals: ArrayLike, thres
             p_value=p_value,
             paired=True,
             note=note,
+            rough=difference.rough,
         )
 
     return Question(p_value, answer)

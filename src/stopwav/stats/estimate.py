@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+# The code of a yes or no that the interval behind it leaves open.
+UNDECIDED = "undecided"
+# An interval from fewer independent units (utterances, rounds, batches) is rough: their spread, which it is made from,
+# is itself known only to about a factor of two.
+FEW_UNITS = 5
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,8 @@ class Estimate:
     code: str = ""
     # How many independent values the sample is worth, where that is too few for an interval.
     effective_n: int | None = None
+    # Whether the interval rests on few independent units.
+    rough: bool = False
 
     def __post_init__(self) -> None:
         value, low, high = _finite(self.value), _finite(self.low), _finite(self.high)
@@ -36,7 +45,9 @@ class Estimate:
             low = high = None
         elif (low, high) != (self.low, self.high):
             note = "; ".join(filter(None, (note, "the interval is not finite")))
-        for name, item in (("value", value), ("low", low), ("high", high), ("n", int(self.n)), ("note", note)):
+        rough = bool(self.rough) and low is not None
+        fields = {"value": value, "low": low, "high": high, "n": int(self.n), "note": note, "rough": rough}
+        for name, item in fields.items():
             object.__setattr__(self, name, item)  # frozen for everyone else
 
     def to_json(self) -> dict[str, float | int | str | None]:
@@ -82,20 +93,33 @@ def _finite(number: float | None) -> float | None:
     return float(number) if number is not None and math.isfinite(number) else None
 
 
+def is_rough(units: int) -> bool:
+    """Whether an interval from so many independent units is rough: the one rule for all of them."""
+    return units < FEW_UNITS
+
+
+def side_of(estimate: Estimate, limit: float) -> Literal["below", "above", "undecided"]:
+    """Return on which side of a limit the whole interval lies; undecided where it includes the limit or there is none.
+
+    A count has its value at both ends; a measured value without an interval shows nothing.
+    """
+    if estimate.high is not None and estimate.high < limit:
+        return "below"
+    return "above" if estimate.low is not None and estimate.low > limit else "undecided"
+
+
 def scaled(estimate: Estimate, factor: float, unit: str = "") -> Estimate:
     """Return the estimate times a factor."""
     if estimate.value is None:
         return Estimate(None, unit=unit, note=estimate.note)
     low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
-    return Estimate(estimate.value * factor, low, high, estimate.n, unit, estimate.note, estimate.code)
+    return replace(estimate, value=estimate.value * factor, low=low, high=high, unit=unit)
 
 
 def inverse(estimate: Estimate) -> Estimate:
-    """Return one over the estimate; without the end whose inverse would be infinite or negative."""
+    """Return one over the estimate, its ends exchanged; without an interval where an end has no positive inverse."""
     if not estimate.value or estimate.value < 0:
         return Estimate(None, note=estimate.note or "not above zero, so there is no inverse")
-    low = 1 / estimate.high if estimate.high else None
-    high = 1 / estimate.low if estimate.low and estimate.low > 0 else None
-    if low is None or high is None:
-        low = high = None
-    return Estimate(1 / estimate.value, low, high, estimate.n, "", estimate.note, estimate.code)
+    low, high = estimate.low, estimate.high
+    ends = (1 / high, 1 / low) if low is not None and high is not None and low > 0 else (None, None)
+    return replace(estimate, value=1 / estimate.value, low=ends[0], high=ends[1], unit="")

@@ -1,6 +1,7 @@
 """The growth fit of times along one axis: y ≈ a + b·x, with c·x² where the data show it, and its predictions.
 
-Points are weighted by 1/y²: noise is proportional to the time, so a point of 1 ms counts as much as one of 10 s.
+Points are weighted by 1/y²: noise is proportional to the time, so a point of 1 ms counts as much as one of 10 s. For
+the same reason the interval of a prediction is on the logarithmic scale, and never reaches 0.
 A point summarises its rounds; they are not points of their own, since all miss the fitted line by the same amount.
 """
 
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.estimate import Estimate
-from stopwav.stats.intervals import t_quantile, t_tail
+from stopwav.stats.estimate import Estimate, is_rough
+from stopwav.stats.intervals import WIDEST, t_quantile, t_tail
 
 # The quadratic term is kept where chance alone would make one as large less often than this.
 SIGNIFICANCE = 0.05
@@ -38,14 +39,19 @@ class Polynomial:
         return float(sum(coefficient * x**power for power, coefficient in enumerate(self.coefficients)))
 
     def predict(self, x: float) -> tuple[float, float | None, float | None]:
-        """Return the value at x and the ends of the 95 % interval of a new measurement there."""
+        """Return the value at x and the ends of the 95 % interval of a new measurement there.
+
+        There are no ends where no degree of freedom is left, the value is not positive, or they are too far apart.
+        """
         value = self(x)
-        if self.spread is None:
+        if self.spread is None or value <= 0:
             return value, None, None
         powers = float(x) ** np.arange(len(self.coefficients))
         variance = (self.spread * value) ** 2 + float(powers @ self.covariance @ powers)
-        half = t_quantile(0.975, self.df) * math.sqrt(max(0.0, variance))
-        return value, value - half, value + half
+        half = t_quantile(0.975, self.df) * math.sqrt(max(0.0, variance)) / value
+        if half > WIDEST:
+            return value, None, None
+        return value, value * math.exp(-half), value * math.exp(half)
 
 
 @dataclass(frozen=True)
@@ -76,14 +82,20 @@ class GrowthFit:
         note = f"prediction{outside}"
         if value <= 0:
             return Estimate(None, unit=unit, note=f"no {note}: the fitted line falls below zero there; measure it")
-        if low is None or high is None:
+        if self.chosen.spread is None:
             return Estimate(value, unit=unit, note=f"{note}; no interval: as many coefficients as points")
+        ends = [(low, high)]
         if self.quadratic is not None and not self.is_quadratic:
-            _, bent_low, bent_high = self.quadratic.predict(x)
-            if bent_low is not None and bent_high is not None:
-                low, high = min(low, bent_low), max(high, bent_high)
-        # A time cannot be negative, whatever a straight line says.
-        return Estimate(value, max(0.0, low), high, unit=unit, note=note)
+            ends.append(self.quadratic.predict(x)[1:])
+        lows, highs = ([end for end in column if end is not None] for column in zip(*ends, strict=True))
+        if len(lows) < len(ends):
+            return Estimate(value, unit=unit, note=f"{note}; no interval: too uncertain there; measure it")
+        return Estimate(value, min(lows), max(highs), unit=unit, note=note, rough=self.rough)
+
+    @property
+    def rough(self) -> bool:
+        """Whether its intervals rest on few points."""
+        return is_rough(self.chosen.df + len(self.chosen.coefficients))
 
     @property
     def _range(self) -> str:

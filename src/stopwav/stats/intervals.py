@@ -10,8 +10,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.estimate import Estimate, why_unusable
+from stopwav.stats.estimate import Estimate, is_rough, why_unusable
 
+WIDEST = math.log(100)  # a ratio known only to a factor of a hundred is not known, and its ends soon overflow
 _EPSILON = 1e-16  # relative step below which a continued fraction or a root no longer moves in double precision
 _MAX_STEPS = 100_000  # the fraction needs about sqrt(df) steps; reached by no df below 10⁹
 
@@ -214,7 +215,8 @@ def summarise_rounds(rounds: Sequence[ArrayLike], unit: str = "s") -> Estimate:
     if len(medians) < _ROUNDS_FOR_T:
         return _within_processes(medians, pooled, unit)
     mean, low, high = t_interval(np.log(medians))
-    return Estimate(float(np.exp(mean)), float(np.exp(low)), float(np.exp(high)), pooled.size, unit)
+    rough = is_rough(len(medians))
+    return Estimate(float(np.exp(mean)), float(np.exp(low)), float(np.exp(high)), pooled.size, unit, rough=rough)
 
 
 def _within_processes(medians: NDArray[np.float64], pooled: NDArray[np.float64], unit: str) -> Estimate:
@@ -230,7 +232,8 @@ def _within_processes(medians: NDArray[np.float64], pooled: NDArray[np.float64],
         missing = f"{note}; no interval from {pooled.size} value{'' if pooled.size == 1 else 's'}"
         return Estimate(value, n=pooled.size, unit=unit, note=missing, code=code)
     # The round with more values could pull the pooled interval away from the other: include both medians.
-    return Estimate(value, min(low, *medians), max(high, *medians), pooled.size, unit, note, code)
+    ends = min(low, *medians), max(high, *medians)
+    return Estimate(value, *ends, pooled.size, unit, note, code, rough=is_rough(len(medians)))
 
 
 def _without_logarithm(medians: NDArray[np.float64], n: int, unit: str) -> Estimate:

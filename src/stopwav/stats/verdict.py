@@ -11,14 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.intervals import t_quantile, t_tail
+from stopwav.stats.intervals import WIDEST, t_quantile, t_tail
 
 Kind = Literal["faster", "slower", "same", "small difference", "undecided"]
 
 DEFAULT_THRESHOLD = 0.01  # a change of less than 1 % is of no concern to most people
 _COMPARISON_ROUNDS = 10  # the default of a comparison; suggested where there is no spread to plan from
 _MAX_ROUNDS = 1000  # more than anyone will run: the difference is then at the threshold, and the note says so
-_WIDEST = math.log(100)  # a ratio known only to a factor of a hundred is not known, and its ends soon overflow
 _TOO_WIDE = "rounds differ too much for an interval: use more rounds, or a quieter machine"
 _POWER_Z = NormalDist().inv_cdf(0.8)  # the suggested rounds decide in 80 % of cases, not only in half of them
 # Logarithms of equal ratios differ by a few 1e-16; a spread or a difference below this is rounding, not measurement.
@@ -142,7 +141,7 @@ def decide(ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: fl
         more = _more_rounds(ratio, edge, confidence)
         note = note if more is not None else "too close to the threshold for any number of rounds to decide"
     p_value = ratio.p_value()
-    if half > _WIDEST:
+    if half > WIDEST:
         return Verdict(kind, value, None, None, confidence, threshold, ratio.n, more, p_value, ratio.paired, _TOO_WIDE)
     ends = (math.exp(low), math.exp(high))
     return Verdict(kind, value, *ends, confidence, threshold, ratio.n, more, p_value, ratio.paired, note)

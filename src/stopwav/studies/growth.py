@@ -6,13 +6,13 @@ chosen before any number is seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from stopwav.record import Result
-from stopwav.report.text import format_digits
+from stopwav.report.text import ROUGH, format_digits
 from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
@@ -47,7 +47,7 @@ def coefficients(fit: GrowthFit, axis: Axis) -> dict[str, Estimate]:
         if fit.chosen.spread is not None:
             half = t_quantile(0.975, fit.chosen.df) * float(fit.chosen.covariance[power, power]) ** 0.5
             low, high = value - half, value + half
-        metrics[name] = Estimate(value, low, high, len(axis.x), "s")
+        metrics[name] = Estimate(value, low, high, len(axis.x), "s", rough=fit.rough)
     metrics["law_quadratic_p"] = Estimate(fit.p_value, n=len(axis.x), note="" if fit.p_value is not None else _TOO_FEW)
     spread = fit.chosen.spread
     metrics["law_spread"] = Estimate(spread, n=len(axis.x), note="" if spread is not None else "no point left")
@@ -69,8 +69,7 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
         return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
     error = predicted.value / measured_s - 1
     note = f"prediction for {at:g} without that point, which took {format_digits(measured_s, 4)} s"
-    held_out = Estimate(predicted.value, predicted.low, predicted.high, len(x), "s", note)
-    return {"held_out_time": held_out, "held_out_error": Estimate(error, n=1)}
+    return {"held_out_time": replace(predicted, n=len(x), note=note), "held_out_error": Estimate(error, n=1)}
 
 
 def growth_curve(fit: Result) -> list[tuple[float, float]]:
@@ -113,7 +112,8 @@ def seconds_text(estimate: Estimate) -> str:
         return "–"
     if estimate.low is None or estimate.high is None:
         return f"{format_digits(estimate.value)} s"
-    return f"{format_digits(estimate.value)} [{format_digits(estimate.low)}–{format_digits(estimate.high)}] s"
+    value, low, high = map(format_digits, (estimate.value, estimate.low, estimate.high))
+    return f"{value} {ROUGH if estimate.rough else ''}[{low}–{high}] s"
 
 
 def _term(estimate: Estimate, factor: str) -> str:

@@ -93,7 +93,7 @@ def test_curves_hold_the_numbers_of_the_results(tmp_path: Path) -> None:
             assert (estimate.value, estimate.low, estimate.high) == pytest.approx(
                 tuple(float(str(row[end])) / scale for end in ("value", "low", "high"))
             )
-    assert "A: 10.1 [9.9–10.4] J for 1 s, 80.8 [78.8–82.8] J for 8 s." in charts(record)["energy"].description
+    assert "A: 10.1 ≈[9.9–10.4] J for 1 s, 80.8 ≈[78.8–82.8] J for 8 s." in charts(record)["energy"].description
 
 
 def test_no_line_is_drawn_across_a_length_that_failed(tmp_path: Path) -> None:
@@ -246,3 +246,24 @@ def test_csv_says_why_an_engine_never_loaded(tmp_path: Path) -> None:
     table = csv_table([(record, [Result("gone", {}, "crashed", {}, warnings)], STUDY.failure_codes)])
     (row,) = csv.DictReader(io.StringIO(table))
     assert row["note"] == "crashed: no model file"
+
+
+def test_times_of_few_utterances_stay_above_zero_and_are_marked(tmp_path: Path) -> None:
+    """Three utterances in turn, of 0.1, 0.2 and 2 s of compute: on a linear scale the mean would reach 0."""
+
+    def seconds(name: str, frames: int, index: int) -> float:
+        return (0.1, 0.2, 2.0)[index % 3]
+
+    record = made_up(tmp_path, seconds, engines=("a",), rounds=3, samples=3, utterances=3, frames=[100])
+    metrics = next(result for result in stopwav.results(record) if result.kind == "engine").metrics
+    rtf, rtfx, mean = metrics["rtf"], metrics["rtfx"], metrics["latency_mean"]
+    assert rtf.low is not None
+    assert rtf.high is not None
+    assert (rtfx.low, rtfx.high) == (1 / rtf.high, 1 / rtf.low)
+    assert mean.low is not None
+    assert mean.low > 0
+    assert mean.rough
+    shown = command("report", record.path).stdout
+    row = next(line for line in shown.splitlines() if "latency, mean" in line)
+    assert re.search(r"≈\[0\.\d*[1-9]|≈\[[1-9]", row), row
+    assert "rough interval: from fewer than 5 utterances, rounds" in shown

@@ -243,7 +243,7 @@ def test_json_follows_the_form_of_every_study(tmp_path: Path) -> None:
     printed = json.loads(command("report", record.path, "--json").stdout)
     assert printed["study"] == "compare"
     assert {result["params"]["kind"] for result in printed["results"]} == {"engine", "length"}
-    assert set(printed["results"][0]["metrics"]["rtf"]) == {"value", "low", "high", "n", "unit", "note"}
+    assert set(printed["results"][0]["metrics"]["rtf"]) == {"value", "low", "high", "n", "unit", "note", "rough"}
     card = printed["card"]
     assert set(card) == {"engines", "verdicts", "by_length", "pareto", "expectations"}
     assert {(verdict["of"], verdict["against"], verdict["metric"]) for verdict in card["verdicts"]} == {

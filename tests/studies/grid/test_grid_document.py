@@ -129,3 +129,19 @@ def test_history_follows_the_cells_and_not_the_laws(record: Record) -> None:
     printed = command("history", record.path.parent).stdout
     assert "made-up 1 s × 4" in printed
     assert "time over" not in printed
+
+
+def test_a_cell_whose_interval_includes_real_time_is_undecided(tmp_path: Path) -> None:
+    """RTFx 2, about 1 in rounds from 0.83 to 1.25, and 0.5."""
+
+    def seconds(cell: GridCell, index: int) -> float:
+        return cell.audio_s * {1: 0.5, 2: (0.8, 1.0, 1.2)[index % 3], 4: 2.0}[cell.batch_size]
+
+    mixed = command("report", made_up(tmp_path, seconds, durations=[1], batch_sizes=[1, 2, 4], rounds=3).path).stdout
+    assert "? undecided, as the interval includes RTFx 1 or there is none: 1 of 3 cells" in " ".join(mixed.split())
+    assert "Slower than real time in 1 of 3 measured cells, undecided in 1, from RTFx" in " ".join(mixed.split())
+    alone = made_up(tmp_path, seconds, durations=[1], batch_sizes=[2], rounds=3)
+    shown = command("report", alone.path).stdout
+    assert "Undecided whether it is faster than real time: RTFx 1.0 ≈[0." in shown
+    assert "rough interval: from fewer than 5 utterances, rounds" in shown
+    assert "undecided" in str(StudyRun(alone).charts["rtfx"].spec)

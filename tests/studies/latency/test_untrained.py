@@ -46,7 +46,9 @@ def test_a_run_from_before_the_word_is_of_a_trained_engine() -> None:
 
 
 def test_the_sentence_blames_no_missing_words(record: Record) -> None:
-    assert latency_finding(results(record)[0]) == "taken-apart: keeps up; untrained: no words to time"
+    finding = latency_finding(results(record)[0])
+    assert finding.startswith("taken-apart: whether it keeps up is undecided: RTF has no interval")  # of 1 utterance
+    assert finding.endswith("); untrained: no words to time")
 
 
 def test_the_terminal_says_it_once_where_the_errors_would_stand(record: Record) -> None:

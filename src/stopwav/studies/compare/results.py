@@ -126,12 +126,13 @@ def _sample_metrics(engine: EngineData, seed: int) -> dict[str, Estimate]:
     ids, rounds = [sample.utterance.id for sample in samples], [sample.round for sample in samples]
     seconds, audio = [sample.seconds for sample in samples], [sample.audio_s for sample in samples]
     percentiles = cluster_percentiles(seconds, ids, (0.5, 0.95), rounds=rounds, seed=seed)
+    rtf = cluster_ratio(seconds, audio, ids, rounds, seed, positive=True)
     return {
-        "latency_mean": cluster_mean(seconds, ids, rounds, seed),
+        "latency_mean": cluster_mean(seconds, ids, rounds, seed, positive=True),
         "latency_p50": percentiles[0.5],
         "latency_p95": percentiles[0.95],
-        "rtf": cluster_ratio(seconds, audio, ids, rounds, seed),
-        "rtfx": cluster_ratio(audio, seconds, ids, rounds, seed),
+        "rtf": rtf,
+        "rtfx": inverse(rtf),
         **_error_rates(engine, seed),
         "emitted_tokens": _emitted_tokens(samples, seed),
         "load_time": summarise_rounds([[piece.data["load_s"]] for piece in engine.loads]),

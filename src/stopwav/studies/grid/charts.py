@@ -11,11 +11,13 @@ import altair as alt
 from stopwav.record import Result
 from stopwav.report.chart import TICKS, VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes
+from stopwav.stats import UNDECIDED, side_of
 from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
 from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
-FASTER, SLOWER, ABSENT = "faster than real time", "slower than real time", "not measured"
+FASTER, SLOWER, OPEN, ABSENT = "faster than real time", "slower than real time", "undecided", "not measured"
+_SIDES = {"above": FASTER, "below": SLOWER, UNDECIDED: OPEN}
 # A row of a heat map holds its label with room to spare.
 ROW_HEIGHT = 44
 # Between these a colour is seen on either ground and text can be read on it.
@@ -48,12 +50,12 @@ def _pace_map(layout: GridLayout) -> Chart:
     rows = []
     for place, cell in layout.cells.items():
         rtfx = cell.metrics["rtfx"].value if cell.metrics else None
-        side = ABSENT if rtfx is None else FASTER if rtfx >= REAL_TIME else SLOWER
+        side = ABSENT if rtfx is None else _SIDES[side_of(cell.metrics["rtfx"], REAL_TIME)]
         strength = 0.0 if rtfx is None else abs(math.log10(rtfx))
         rows.append(
             {**_places(*place), "label": cell_text(cell, "rtfx", intervals=False), "side": side, "by": strength}
         )
-    inks = {FASTER: ink("engine-0"), SLOWER: ink("engine-1"), ABSENT: ink("muted")}
+    inks = {FASTER: ink("engine-0"), SLOWER: ink("engine-1"), OPEN: ink("engine-3"), ABSENT: ink("muted")}
     shown = {side: inks[side] for side in inks if any(row["side"] == side for row in rows)}
     return Chart(
         "Times faster than real time (RTFx)",

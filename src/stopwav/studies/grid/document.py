@@ -23,6 +23,7 @@ from stopwav.report.document import (
     Table,
 )
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
+from stopwav.stats import UNDECIDED, side_of
 from stopwav.studies.growth import growth_text, seconds_text
 from stopwav.studies.study import StudyRun
 
@@ -139,7 +140,8 @@ def pace_note(layout: GridLayout) -> str:
     if SLOWER in marks:
         parts.append(f"{SLOWER} slower than real time (RTFx below 1): {marks.count(SLOWER)} of {len(marks)} cells")
     if OPEN in marks:
-        parts.append(f"{OPEN} the interval includes RTFx 1")
+        undecided = f"{OPEN} undecided, as the interval includes RTFx 1 or there is none"
+        parts.append(f"{undecided}: {marks.count(OPEN)} of {len(marks)} cells; more rounds would decide")
     return "; ".join(parts) + "." if parts else "Every measured cell is faster than real time (RTFx above 1)."
 
 
@@ -241,13 +243,8 @@ def _place(result: Result) -> tuple[float, int]:
 
 
 def _pace_mark(result: Result) -> str:
-    """Whether a cell is slower than real time, or may be."""
-    rtfx = result.metrics["rtfx"]
-    if rtfx.value is None:
-        return ""
-    if rtfx.low is not None and rtfx.high is not None and rtfx.low <= REAL_TIME <= rtfx.high:
-        return OPEN
-    return SLOWER if rtfx.value < REAL_TIME else ""
+    """Whether a cell is surely slower than real time, or may be."""
+    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[side_of(result.metrics["rtfx"], REAL_TIME)]
 
 
 def _pace_finding(layout: GridLayout) -> str:
@@ -259,12 +256,18 @@ def _pace_finding(layout: GridLayout) -> str:
         f"from RTFx {format_value(worst[1].metrics['rtfx'])} ({place_text(worst[1])}) "
         f"to {format_value(best[1].metrics['rtfx'])} ({place_text(best[1])})"
     )
-    slower = sum(value < REAL_TIME for value, _ in paces)
+    marks = [_pace_mark(cell) for _, cell in paces]
     if len(paces) == 1:
-        return f"{'Slower' if slower else 'Faster'} than real time: {ends.partition(' to ')[0].removeprefix('from ')}"
-    if not slower:
+        verdict = {SLOWER: "Slower than real time", OPEN: "Undecided whether it is faster than real time"}
+        only = format_interval(worst[1].metrics["rtfx"])
+        return f"{verdict.get(marks[0], 'Faster than real time')}: RTFx {only} ({place_text(worst[1])})"
+    if not any(marks):
         return f"Faster than real time in every measured cell, {ends}"
-    return f"Slower than real time in {slower} of {len(paces)} measured cells, {ends}"
+    slower, undecided, measured = marks.count(SLOWER), marks.count(OPEN), f"of {len(paces)} measured cells"
+    if not slower:
+        return f"Undecided whether it is faster than real time in {undecided} {measured}, {ends}"
+    more = f", undecided in {undecided}" if undecided else ""
+    return f"Slower than real time in {slower} {measured}{more}, {ends}"
 
 
 def _memory_finding(layout: GridLayout) -> list[str]:

@@ -199,7 +199,12 @@ PACE = {
         ratio("inverse real-time factor (RTFx)", "Σ audio / Σ compute: seconds of audio processed per second."),
         headline="RTFx",
     ),
-    "keeps_up": Definition("keeps up", "bool", "1 where RTF < 1 and the backlog does not grow, 0 where not."),
+    "keeps_up": Definition(
+        "keeps up",
+        "bool",
+        "1 where RTF is surely below 1 and the backlog not surely growing, 0 where RTF is surely above 1 or the "
+        "backlog surely growing, none where the intervals leave it undecided.",
+    ),
     "backlog_slope": Definition(
         "backlog slope", "s/s", "Seconds by which the queue's low points rise per second of audio, mean over streams."
     ),
@@ -280,6 +285,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "What the machine does": {
         "rtf": "",
         "rtfx": "",
+        "keeps_up": "",
         "chunk_lag_p50": "ms",
         "chunk_lag_p95": "ms",
         "chunk_lag_p99": "ms",
@@ -341,4 +347,4 @@ def _is_shown(metric: str, heading: str, results: Sequence[Result]) -> bool:
         return False
     if metric == _WITHOUT_WORDS:
         return all(result.metrics["first_word_latency_p50"].code == NO_TRANSCRIPT for result in results)
-    return any(estimate.value != 0 or estimate.high for estimate in estimates)
+    return any(estimate.value != 0 or estimate.high or estimate.unit == "bool" for estimate in estimates)

@@ -25,7 +25,7 @@ from stopwav.report.document import (
     Timelines,
 )
 from stopwav.report.text import (
-    DASH,
+    change_estimate,
     counted,
     format_bytes,
     format_interval,
@@ -35,7 +35,7 @@ from stopwav.report.text import (
     missing,
     verdict_text,
 )
-from stopwav.stats import Estimate, minimum_count
+from stopwav.stats import UNDECIDED, Estimate, minimum_count
 from stopwav.stats.change import Change
 from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain
@@ -100,13 +100,13 @@ def explanation_finding(explanation: Explanation) -> str:
 
 
 def _pace(result: Result) -> str:
-    if result.metrics["keeps_up"].value:
-        return "keeps up"
-    rtf, slope = result.metrics["rtf"], result.metrics["backlog_slope"]
-    factors = f"RTF {format_value(rtf)}, RTFx {format_value(result.metrics['rtfx'])}"
+    verdict, rtf, slope = (result.metrics[name] for name in ("keeps_up", "rtf", "backlog_slope"))
+    factors = f"RTF {format_interval(rtf)}, RTFx {format_interval(result.metrics['rtfx'])}"
+    if verdict.code == UNDECIDED:
+        return f"whether it keeps up is {verdict.note} ({factors})"
     if rtf.value is not None and rtf.value < 1:
         factors += f", but its backlog grows by {format_value(slope, 1e3)} ms per second of audio"
-    return f"does not keep up ({factors})"
+    return "keeps up" if verdict.value else f"does not keep up ({factors})"
 
 
 def _wait(result: Result) -> str:
@@ -263,7 +263,7 @@ def _changes(gain: Gain) -> list[tuple[str, str, str]]:
     # The change in ms has the interval of its ratio.
     low, high = (None if end is None or felt.a is None else felt.a * (end - 1) for end in (felt.low, felt.high))
     return [
-        ("wait, ms", format_interval(Estimate(gain.felt_s, low, high), 1e3, 1), verdict_text(felt)),
+        ("wait, ms", format_interval(Estimate(gain.felt_s, low, high, rough=felt.rough), 1e3, 1), verdict_text(felt)),
         ("ALGO, ms", format_number(1e3 * gain.algorithmic_s, 0), ""),
         ("chunk latency P95, ×", *_change(gain.lag_p95)),
         ("chunk latency P50, ×", *_change(gain.lag_p50)),
@@ -272,9 +272,7 @@ def _changes(gain: Gain) -> list[tuple[str, str, str]]:
 
 
 def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
-    if change.value is None:
-        return (UNTRAINED if change.code == UNTRAINED else DASH), ""
-    return format_interval(Estimate(change.value, change.low, change.high), scale), change.verdict
+    return format_interval(change_estimate(change), scale), "" if change.value is None else change.verdict
 
 
 def _explanation_reasons(explanation: Explanation) -> Iterator[str]:

@@ -30,7 +30,7 @@ from stopwav.speech.latency import (
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
-from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio
+from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
 
 # Half the listeners, and the one in ten, twenty or a hundred who waits longest.
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
@@ -194,9 +194,10 @@ def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
     of_transcribed = _labels(s for s, _, _ in transcribed)
     words = [(errors.errors, errors.words) for _, errors, _ in transcribed]
     characters = [(errors.errors, errors.characters) for _, _, errors in transcribed]
+    rtf = cluster_ratio(service, audio, *labels, seed=seed, positive=True)
     metrics = {
-        "rtf": cluster_ratio(service, audio, *labels, seed=seed),
-        "rtfx": cluster_ratio(audio, service, *labels, seed=seed),
+        "rtf": rtf,
+        "rtfx": inverse(rtf),
         "wer": cluster_ratio(*_columns(words), *of_transcribed, seed=seed),
         "cer": cluster_ratio(*_columns(characters), *of_transcribed, seed=seed),
         "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
@@ -214,14 +215,21 @@ def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:
-    """Return 1 where the engine is faster than audio arrives and its backlog does not grow, 0 where not."""
-    if rtf.value is None:
-        return Estimate(None, unit="bool", note=rtf.note)
-    # The whole interval has to lie above 0; without one (a single utterance) the slope itself decides.
-    lowest = slope.low if slope.low is not None else slope.value
-    growing = lowest is not None and lowest > 0
-    note = "judged by real-time factor alone: streams under 2 s have no trend" if lowest is None else ""
-    return Estimate(float(rtf.value < 1 and not growing), unit="bool", n=rtf.n, note=note)
+    """Return 1 where RTF is surely below 1 and the backlog not surely growing, 0 where one surely is not, else neither.
+
+    What is sure is what a whole interval shows; where it shows neither, the verdict is undecided.
+    """
+    side = side_of(rtf, 1.0)
+    if side == "above" or side_of(slope, 0.0) == "above":
+        return Estimate(0.0, unit="bool", n=rtf.n)
+    if side == "below" and not (slope.low is None and (slope.value or 0.0) > 0):
+        note = "judged by real-time factor alone: streams under 2 s have no trend" if slope.value is None else ""
+        return Estimate(1.0, unit="bool", n=rtf.n, note=note)
+    reason = "the interval of RTF includes 1" if rtf.low is not None else f"RTF has {rtf.note or 'no interval'}"
+    if side == "below":
+        reason = f"the backlog grows, with {slope.note or 'no interval'}"
+    note = f"{UNDECIDED}: {reason}; more utterances would decide"
+    return Estimate(None, unit="bool", n=rtf.n, note=note, code=UNDECIDED)
 
 
 def process_metrics(pieces: Sequence[Piece]) -> dict[str, Estimate]:
@@ -244,7 +252,7 @@ def _per_process(values: Sequence[float], unit: str, note: str = "") -> Estimate
     if not values:
         return Estimate(None, unit=unit, note=note or "no process completed")
     return (
-        cluster_mean(values, range(len(values)), unit=unit)
+        cluster_mean(values, range(len(values)), unit=unit, positive=True)
         if len(values) > 1
         else Estimate(values[0], n=1, unit=unit, note=note or "one process: no interval")
     )

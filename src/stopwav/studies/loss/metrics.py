@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import geometric_mean, median
 
 from stopwav.measure.rounds import Round
-from stopwav.stats import Estimate, summarise_rounds, t_interval
-from stopwav.stats.bootstrap import cluster_ratio
+from stopwav.stats import Estimate, cluster_mean, cluster_ratio, summarise_rounds
 from stopwav.stats.verdict import paired_verdict
 from stopwav.studies.loss.batch_sets import BatchSet
 from stopwav.studies.loss.rounds import LossRounds
@@ -29,7 +29,7 @@ def step_metrics(rounds: LossRounds, batch_set: BatchSet) -> dict[str, Estimate]
         "backward_time": over_batches(rounds, _stage_values("backward")),
         "step_wall_time": over_batches(rounds, _wall_values),
         # The ratio of sums, with its interval by resampling batches.
-        "time_per_cell": cluster_ratio(times, cells, list(range(len(times))), unit="s"),
+        "time_per_cell": cluster_ratio(times, cells, range(len(times)), unit="s", positive=True),
         "padding_efficiency": Estimate(batch_set.padding_efficiency, n=len(batch_set.batches)),
         **_memory(rounds),
     }
@@ -70,15 +70,13 @@ def over_batches(rounds: LossRounds, values: ValuesOf) -> Estimate:
         f"; {missing} more were not measured" if missing else ""
     )
     if len(times) >= 3:
-        mean, low, high = t_interval(times)
-        # Batches may differ by more than their mean, but no step takes less than nothing.
-        return Estimate(mean, max(0.0, low), high, n, "s", note)
+        mean = cluster_mean(times, range(len(times)), positive=True)
+        return replace(mean, n=n, note="; ".join(filter(None, (note, mean.note))))
     by_round = [[sum(medians) / len(medians)] for medians in _medians_by_round(good, values)]
     if len(times) == 1:
         by_round = [list(values(round_)) for round_ in next(iter(good.values()))]
     estimate = summarise_rounds(by_round)
-    notes = "; ".join(filter(None, (note, estimate.note)))
-    return Estimate(estimate.value, estimate.low, estimate.high, n, "s", notes)
+    return replace(estimate, n=n, note="; ".join(filter(None, (note, estimate.note))))
 
 
 def _batch_time(of_batch: Sequence[Round], values: ValuesOf) -> float:

@@ -25,7 +25,7 @@ from stopwav.report.document import (
     Section,
     Table,
 )
-from stopwav.report.text import DASH, counted, format_bytes, format_number, format_value, plain
+from stopwav.report.text import DASH, ROUGH, counted, format_bytes, format_number, format_value, plain
 from stopwav.stats import Estimate
 from stopwav.studies.step.tree import StepTree, TreeRow
 from stopwav.studies.study import StudyRun
@@ -208,11 +208,11 @@ def _memory(step: Result) -> str:
 
 
 def _overhead(step: Result) -> str:
-    overhead = step.metrics.get("overhead")
-    if overhead is None or overhead.value is None:
+    if (overhead := step.metrics.get("overhead")) is None or overhead.value is None:
         return ""
-    ends = "" if overhead.low is None or overhead.high is None else f" [{overhead.low:+.1%} to {overhead.high:+.1%}]"
-    return f"Profiling overhead {overhead.value:+.1%}{ends}; times are shares of clean steps".replace("%", " %")
+    ends = "" if overhead.low is None or overhead.high is None else f"[{overhead.low:+.1%} to {overhead.high:+.1%}]"
+    text = f"Profiling overhead {overhead.value:+.1%} {ROUGH if overhead.rough else ''}{ends}".rstrip()
+    return f"{text}; times are shares of clean steps".replace("%", " %")
 
 
 def _processes(tree: StepTree) -> list[Block]:

@@ -12,7 +12,7 @@ from stopwav.errors import Caution, Status
 from stopwav.measure.module_rows import COMMUNICATION, INSTRUMENT
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Piece, Record, Result
-from stopwav.stats import Estimate, cluster_ratio, summarise_rounds
+from stopwav.stats import Estimate, cluster_ratio, scaled, summarise_rounds
 from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.step.rows import (
     CompletedSteps,
@@ -134,9 +134,7 @@ def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estim
     }
     step_s = float(_clean(steps).mean())
     for name, seconds in times.items():
-        share = _ratio(steps, seconds, whole)
-        low, high = (None if end is None else end * step_s for end in (share.low, share.high))
-        yield name, Estimate(None if share.value is None else share.value * step_s, low, high, share.n, "s", share.note)
+        yield name, scaled(_ratio(steps, seconds, whole), step_s, "s")
     if steps.by_device:
         for name, seconds in (("forward_wall_time", row.wall_forward), ("backward_wall_time", row.wall_backward)):
             yield (
@@ -265,11 +263,12 @@ def _mean(steps: CompletedSteps, seconds: Seconds) -> Estimate:
 
 
 def _ratio(steps: CompletedSteps, numerators: Seconds, denominators: Seconds, unit: str = "") -> Estimate:
-    return cluster_ratio(numerators, denominators, clusters=steps.numbers, rounds=steps.rounds, unit=unit)
+    """The ratio of two times, or of frames and time: positive, but for rows that took no time in some steps."""
+    return cluster_ratio(numerators, denominators, steps.numbers, steps.rounds, unit=unit, positive=True)
 
 
 def _less_one(ratio: Estimate) -> Estimate:
     if ratio.value is None:
         return ratio
     low, high = (None if end is None else end - 1 for end in (ratio.low, ratio.high))
-    return Estimate(ratio.value - 1, low, high, ratio.n, ratio.unit, ratio.note)
+    return replace(ratio, value=ratio.value - 1, low=low, high=high)
