@@ -85,7 +85,8 @@ def test_there_is_no_negative_zero(value: float) -> None:
         # Wide, and not 0.1 [0.1–0.6]; nor 1 [1–6]: the low end is not the value.
         (Estimate(0.1234, 0.05, 0.55), "0.12 [0.05–0.55]"),
         (Estimate(1.4, 1.1, 6.0), "1.4 [1.1–6.0]"),
-        # A positive end is not shown as 0.
+        # A positive end keeps a digit, and is not shown as 0; nor 0.053 as 0.1 next to an RTFx of 5 [2–19].
+        (Estimate(0.2, 0.053, 0.6), "0.2 [0.05–0.6]"),
         (Estimate(0.6, 0.04, 1.6), "0.6 [0.04–1.6]"),
         (Estimate(0.6, 0.0, 1.6), "0.6 [0.0–1.6]"),
         (Estimate(0.6, 0.22, 1.62, rough=True), "0.6 ≈[0.2–1.6]"),

@@ -55,10 +55,9 @@ def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMAL
         return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
-    if not low.strip("0.") and high.strip("0.") and estimate.low * scale >= 10.0 ** -(most + 2):
-        low = format_digits(
-            estimate.low * scale, 1
-        )  # a positive end is not shown as 0, which a positive quantity never is
+    if 10.0 ** -(most + 2) <= estimate.low * scale < 10.0**-decimals and high.strip("0."):
+        # A positive end keeps a digit: a positive quantity is never 0, and 0.05 not 0.1.
+        low = format_digits(estimate.low * scale, 1)
     # An en dash reads as a minus sign before a negative number.
     between = " to " if high.startswith("-") or low.startswith("-") else "–"
     return f"{ROUGH if estimate.rough else ''}[{low}{between}{high}]"
