@@ -195,7 +195,9 @@ def test_every_missing_sensor_has_its_reason(tmp_path: Path) -> None:
         "clock",
         "host peak memory",
         "throttling",
+        "energy: INA",
         "energy: NVML",
+        "energy: PMIC",
         "energy: RAPL",
         "energy: battery",
     }
