@@ -55,7 +55,8 @@ def format_ends(estimate: Estimate, scale: float = 1.0, most: int = MOST_DECIMAL
         return ""
     decimals = _decimals(estimate, scale, most)
     low, high = (format_number(end * scale, decimals) for end in (estimate.low, estimate.high))
-    if 10.0 ** -(most + 2) <= estimate.low * scale < 10.0**-decimals and high.strip("0."):
+    coarse = decimals < most or not low.strip("0.")
+    if coarse and 10.0 ** -(most + 2) <= estimate.low * scale < 10.0**-decimals and high.strip("0."):
         # A positive end keeps a digit: a positive quantity is never 0, and 0.05 not 0.1.
         low = format_digits(estimate.low * scale, 1)
     # An en dash reads as a minus sign before a negative number.
