@@ -210,7 +210,7 @@ def fit_lines(comparison: Comparison) -> list[str]:
 def large(value: float) -> str:
     """Return a count to three digits, with a letter for its thousands where it is large."""
     for letter, size in _LARGE:
-        if value >= size:
+        if value >= 0.9995 * size:  # 999.6 M would be written as 1000 M
             return f"{value / size:#.3g}".removesuffix(".") + f" {letter}"
     return f"{value:,.0f}"
 

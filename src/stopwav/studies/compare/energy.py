@@ -248,7 +248,7 @@ def _meter_text(energy: Energy, part: str, runs: Sequence[EnergyRun]) -> str:
     resolution = energy.resolutions.get(part)
     steps = ""
     if resolution is not None and resolution.step_j is not None and resolution.interval_s is not None:
-        steps = f" (steps of {resolution.step_j:.2g} J or more, every {1e3 * resolution.interval_s:.3g} ms)"
+        steps = f" (steps of {resolution.step_j:.2g} J or more, every {1e3 * resolution.interval_s:.0f} ms)"
     return f"{part} by {runs[0].source}{steps or _sampling(part, runs)}"
 
 
@@ -260,7 +260,7 @@ def _sampling(part: str, runs: Sequence[EnergyRun]) -> str:
         return ""
     interval_s = sum(window.seconds for window in windows) / sum(window.samples for window in windows)
     gap_s = max(window.longest_gap_s or 0.0 for window in windows)
-    return f" (power sampled every {1e3 * interval_s:.3g} ms, at most {1e3 * gap_s:.3g} ms apart)"
+    return f" (power sampled every {1e3 * interval_s:.0f} ms, at most {1e3 * gap_s:.0f} ms apart)"
 
 
 def _resolution_metrics(resolution: CounterResolution | None) -> dict[str, Estimate]:

@@ -130,7 +130,8 @@ def _amount(verdict: PairVerdict, expectation: Expectation) -> str:
     value, reversed_ = verdict.change.value or 0.0, verdict.b != expectation.first
     if verdict.change.by == "difference":
         return f"by {100 * (-value if reversed_ else value):+.1f} points"
-    return f"{1 / value if reversed_ and value else value:.3g} times"
+    times = 1 / value if reversed_ and value else value
+    return f"{times:.3g} times" if times < 999.5 else f"{times:.0f} times"
 
 
 def _readings(text: str) -> Iterable[tuple[str, str, str]]:
