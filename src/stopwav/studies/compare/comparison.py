@@ -182,7 +182,10 @@ def pareto_text(comparison: Comparison) -> str:
     parts[0] += _titles(comparison, pareto.members)
     if pareto.beaten:
         parts.append(f"beaten: {_titles(comparison, pareto.beaten)}")
-    parts += [f"not placed: {comparison.letter(name)} ({shortened(why, 80)})" for name, why in pareto.left_out]
+    reasons: dict[str, list[str]] = {}
+    for name, why in pareto.left_out:
+        reasons.setdefault(why, []).append(comparison.letter(name))
+    parts += [f"not placed: {', '.join(letters)} ({shortened(why, 80)})" for why, letters in reasons.items()]
     return "; ".join(parts)
 
 

@@ -160,8 +160,7 @@ def _summary_cell(comparison: Comparison, engine: Result, metric: str, estimate:
     if estimate.unit == "B":
         return Cell(format_bytes(estimate.value), source=source)
     value = format_value(estimate, scale, decimals)
-    # The interval of RTFx, below it, says as much.
-    return Cell(value if metric == "rtf" else format_interval(estimate, scale, decimals), value, source)
+    return Cell(format_interval(estimate, scale, decimals), value, source)
 
 
 def _missing_reasons(comparison: Comparison) -> list[str]:
