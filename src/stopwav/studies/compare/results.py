@@ -158,7 +158,7 @@ def _emitted_tokens(samples: Sequence[Sample], seed: int) -> Estimate:
         return Estimate(None, note=_NO_TOKENS)
     tokens = [float(sample.emitted_tokens or 0) for sample in counted]
     ids, rounds = [sample.utterance.id for sample in counted], [sample.round for sample in counted]
-    return cluster_mean(tokens, ids, rounds, seed, unit="")
+    return cluster_mean(tokens, ids, rounds, seed, unit="", positive=True)
 
 
 def _length_result(data: RunData, engine: EngineData, frames: int) -> Result:
