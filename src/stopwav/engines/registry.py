@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stopwav.engines.protocol import Engine, Knob, StreamingEngine
+from stopwav.engines.protocol import Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
@@ -185,6 +185,8 @@ def make(text: str) -> Engine | StreamingEngine:
         missing = "no `info`" if not hasattr(engine, "info") else "neither open() nor transcribe()"
         name = type(engine).__name__
         raise StopwavError(f"engine {text!r}: {name} has {missing}; see docs/guides/your-own-engine.md")
+    if not isinstance(engine.info, EngineInfo):
+        raise StopwavError(f"engine {text!r}: its info is {engine.info!r:.60}, not an EngineInfo")
     return engine
 
 
