@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from stopwav.errors import StopwavError
-from stopwav.measure.process import FreshProcess
+from stopwav.measure.machine import oom_kill_count
+from stopwav.measure.process import LAST_WORDS_BYTES, FreshProcess
 
 
 class Patient:
@@ -57,6 +58,38 @@ class Patient:
 
     def exit_python(self) -> None:
         sys.exit("bye")
+
+    def fork(self, wait: bool) -> str:
+        child = os.fork()
+        if child and wait:
+            os.waitpid(child, 0)  # the copy has come back to the caller and would have answered by now
+        return "the original" if child else "the copy"
+
+    def close_connection(self, pieces: bytes = b"") -> None:
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2:
+                with contextlib.suppress(OSError):
+                    if pieces:
+                        os.write(int(name), pieces)
+                    else:
+                        os.close(int(name))
+        time.sleep(1000)
+
+    def unreadable(self) -> object:
+        return Unreadable()
+
+    def chatter(self, count: int) -> None:
+        for _ in range(count):
+            os.write(1, b"x" * 65536)
+        os.write(1, b"the end")
+        os._exit(7)
+
+
+class Unreadable:
+    """An object that can be sent and not received."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return int, ("not a number",)
 
 
 # Far beyond what anything here takes that does not hang, even on a machine that was suspended meanwhile.
@@ -183,3 +216,79 @@ def test_a_limit_of_years_is_no_error() -> None:
     with FreshProcess(Patient) as patient:
         assert patient.start(1e9).ok
         assert patient.call("who", time_limit_s=1e300).ok
+
+
+def test_a_copy_that_the_code_forked_does_not_answer_in_its_place(patient: FreshProcess) -> None:
+    for wait in (True, False):
+        assert ask(patient, "fork", wait).value == "the original"
+        assert ask(patient, "who").value[0] == "p"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
+def test_a_worker_that_closes_its_connection_and_sleeps_is_killed(patient: FreshProcess) -> None:
+    outcome = ask(patient, "close_connection")
+    assert (outcome.status, outcome.message) == ("crashed", "closed or broke its connection to stopwav; killed")
+    assert not patient.alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
+@pytest.mark.parametrize("pieces", [b"\x00\x00\x00\x09half", b"\x00\x00\x00\x01x"], ids=["half", "garbage"])
+def test_half_an_answer_or_garbage_is_a_crash(pieces: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["stopwav.measure.process"], "STALL_S", 1)
+    with FreshProcess(Patient) as process:
+        assert process.start(LIMIT_S).ok
+        assert ask(process, "close_connection", pieces).status == "crashed"
+
+
+def test_a_signal_without_a_name_has_its_number(patient: FreshProcess) -> None:
+    assert ask(patient, "die", signal.SIGRTMIN + 1).message == f"crashed (signal {signal.SIGRTMIN + 1})"
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_own(patient: FreshProcess) -> None:
+    outcome = ask(patient, "unreadable")
+    assert outcome.status == "error"
+    assert outcome.message.startswith("the answer cannot be read outside its process: ValueError: invalid literal")
+    assert ask(patient, "who").ok
+
+
+def test_of_a_flood_of_output_only_the_end_is_kept(patient: FreshProcess) -> None:
+    outcome = ask(patient, "chatter", 400)
+    assert outcome.last_words.endswith("xthe end")
+    assert len(outcome.last_words) == LAST_WORDS_BYTES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is signalled on Linux only")
+def test_a_parent_killed_before_its_worker_runs_leaves_no_orphan(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, signal\n"
+        "from stopwav.measure import process\n"
+        "spawned = process._spawn(process._connected()[1].fileno())\n"
+        "print(spawned.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    parent = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    wait_for_the_end(int(parent.stdout))
+
+
+@pytest.mark.parametrize(
+    ("group", "file", "content"),
+    [
+        ("0::/a/b", "a/b/memory.events", "oom 3\noom_kill 2\noom_group_kill 0"),
+        ("5:memory:/a/b", "memory/a/b/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2"),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_memory_kills_are_counted_in_the_group_of_the_process(
+    group: str, file: str, content: str, tmp_path: Path
+) -> None:
+    mount = tmp_path / "sys/fs/cgroup"
+    (mount / file).parent.mkdir(parents=True)
+    base = mount / "memory" if "memory:" in group else mount
+    (base / "cgroup.procs").touch()
+    (base / Path(file).name).write_text("oom_kill 40")  # of all groups: not ours to count
+    (mount / file).write_text(content)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"{group}\n")
+    assert oom_kill_count(tmp_path) == 2
+    assert oom_kill_count(tmp_path / "nowhere") == 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stopwav.errors import StopwavError
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
 
@@ -41,9 +44,46 @@ class EngineInfo:
     # How many symbols a second untrained weights were set to emit on speech; None where nothing was set.
     symbols_per_s: float | None = None
 
+    def __post_init__(self) -> None:
+        """Turn numbers and names of any type into plain ones, which a run file holds, and refuse what cannot be."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(field.name, str(field.type), getattr(self, field.name)))
+        if not (self.sample_rate_hz > 0 and self.chunk_s > 0 and self.lookahead_s >= 0 and (self.parameters or 0) >= 0):
+            raise StopwavError(
+                "EngineInfo: sample_rate_hz and chunk_s must be above 0, lookahead_s and parameters not below; got "
+                f"{self.sample_rate_hz}, {self.chunk_s:g}, {self.lookahead_s:g} and {self.parameters}"
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain values."""
         return {**asdict(self), "notes": list(self.notes)}
+
+
+def _plain(name: str, kind: str, value: object) -> object:
+    """The value of a field as a plain one of its kind."""
+    if kind == "tuple[str, ...]":
+        return tuple(map(str, value if isinstance(value, (list, tuple)) else [value]))
+    try:
+        if kind == "bool":
+            return bool(value)
+        if kind in ("int", "int | None"):
+            return None if value is None and kind != "int" else operator.index(value)  # type: ignore[arg-type]
+        if kind == "float" and not isinstance(value, str) and math.isfinite(number := float(value)):  # type: ignore[arg-type]
+            return number
+        if kind == "str" and value is not None:  # such as a device or a precision of torch
+            return str(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise StopwavError(f"EngineInfo: {name} is {value!r:.60}, which is not {_KINDS[kind]}")
+
+
+_KINDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "int | None": "a whole number or None",
+    "float": "a finite number",
+    "bool": "true or false",
+}
 
 
 @dataclass(frozen=True)

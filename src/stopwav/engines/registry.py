@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
-from stopwav.engines.protocol import AudioProcessor, Engine, Knob, StreamingEngine
+from stopwav.engines.protocol import AudioProcessor, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
@@ -187,6 +187,8 @@ def make(text: str) -> Engine | StreamingEngine | AudioProcessor:
         missing = "no `info`" if not hasattr(engine, "info") else "neither open(), transcribe() nor process()"
         name = type(engine).__name__
         raise StopwavError(f"engine {text!r}: {name} has {missing}; see docs/guides/your-own-engine.md")
+    if not isinstance(engine.info, EngineInfo):
+        raise StopwavError(f"engine {text!r}: its info is {engine.info!r:.60}, not an EngineInfo")
     return engine
 
 

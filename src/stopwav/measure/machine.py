@@ -267,6 +267,15 @@ def quota_throttle_count(root: Path = Path("/")) -> int | None:
     return sum(counts) if counts else None
 
 
+def oom_kill_count(root: Path = Path("/")) -> int:
+    """Return how many processes of this group the kernel has killed for memory; 0 where that is not counted."""
+    for group in _groups(root, "memory"):  # the innermost that counts: its parents count other groups' processes too
+        words = _words(group, "memory.events") or _words(group, "memory.oom_control")  # version 2, version 1
+        if "oom_kill" in words:
+            return int(words[words.index("oom_kill") + 1])
+    return 0
+
+
 def _groups(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of this process's group and its parents that have the controller, innermost first."""
     mount = root / "sys/fs/cgroup"

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
+from multiprocessing.connection import Connection
+from threading import Thread
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, cast
 
 import cloudpickle
 
@@ -25,6 +28,10 @@ from stopwav.errors import Status, StopwavError
 LAST_WORDS_BYTES = 2000
 # Three weeks: a pipe accepts no longer timeout.
 LONGEST_WAIT_S = 2e6
+# An answer that has begun is written in one go; a request is sent to a process that waits for it.
+STALL_S = 30
+# A process that closed its connection is about to end; one that goes on all the same is killed.
+FAREWELL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,11 @@ class FreshProcess:
     """
 
     def __init__(self, factory: Callable[..., object], *arguments: object) -> None:
-        self._request = (None, (factory, *arguments))
+        self._request = (factory, *arguments)
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by close()
+        self._output: _Output | None = None
+        self._asked = 0
         self._oom_kills = 0
 
     def __enter__(self) -> FreshProcess:
@@ -70,69 +78,80 @@ class FreshProcess:
 
     def start(self, time_limit_s: float) -> Outcome:
         """Start the process and make the object."""
-        ours, theirs = Pipe()
-        self._oom_kills = _oom_kill_count()
-        # The worker gets the parent's path, so that it can import whatever the parent could.
-        code = (
-            f"import sys; sys.path[:] = {sys.path!r}; from stopwav.measure.process import main; main({theirs.fileno()})"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(theirs.fileno(),),
-            # A separate session: Ctrl-C reaches only the parent, and whatever an engine starts is killed with it.
-            start_new_session=True,
-        )
-        theirs.close()
+        from stopwav.measure.machine import oom_kill_count
+
+        self._oom_kills = oom_kill_count()
+        try:
+            ours, theirs = _connected()
+            with theirs:
+                self._process = _spawn(theirs.fileno())
+        except OSError as error:  # no memory, no descriptors or no processes left
+            status: Status = "oom" if error.errno == errno.ENOMEM else "crashed"
+            return Outcome(status, message=f"cannot start a process ({error.strerror})")
+        assert self._process.stdout is not None
+        self._output = _Output(self._process.stdout)
         self._pipe = ours
-        return self._ask(self._request, time_limit_s)
+        return self._ask(None, self._request, time_limit_s)
 
     def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
         """Call a method of the object."""
-        return self._ask((method, arguments), time_limit_s)
+        return self._ask(method, arguments, time_limit_s)
 
     def close(self) -> None:
         """Kill the process, whatever it is doing."""
         self._end()
-        self._log.close()
 
-    def _ask(self, request: tuple[object, ...], time_limit_s: float) -> Outcome:
+    def _ask(self, method: str | None, arguments: tuple[object, ...], time_limit_s: float) -> Outcome:
         if self._pipe is None:
             return Outcome("crashed", message="the process has already ended")
+        self._asked += 1
+        request = _pickled((self._asked, method, arguments))
+        deadline_s = time.monotonic() + min(time_limit_s, LONGEST_WAIT_S)
         try:
-            self._pipe.send_bytes(_pickled(request))
-            if not self._pipe.poll(min(time_limit_s, LONGEST_WAIT_S)):
-                self._end()
-                return self._failed("timeout", f"no answer within {time_limit_s:g} s; killed")
-            status, value = cloudpickle.loads(self._pipe.recv_bytes())
-        except (EOFError, ConnectionError):
+            self._pipe.send_bytes(request)
+            number = 0
+            while number != self._asked:  # what else is in the pipe is the answer of a copy that the code forked
+                if not self._pipe.poll(max(0.0, deadline_s - time.monotonic())):
+                    self._end()
+                    return self._failed("timeout", f"no answer within {time_limit_s:g} s; killed")
+                number, status, answer = _unpacked(self._pipe.recv_bytes())
+        except (EOFError, OSError, struct.error):
             return self._died()
+        return self._outcome(status, answer)
+
+    def _outcome(self, status: Status, answer: bytes) -> Outcome:
+        try:
+            value = cloudpickle.loads(answer)
+        except Exception as error:  # an object may raise anything when it is made again
+            return self._failed("error", f"the answer cannot be read outside its process: {describe_error(error)}")
         if status == "error" and "bad_alloc" in self._last_words():
             status = "oom"  # a native library printed what its error does not contain
         return Outcome("ok", value) if status == "ok" else self._failed(status, value)
 
     def _died(self) -> Outcome:
+        from stopwav.measure.machine import oom_kill_count
+
         assert self._process is not None
-        code = self._process.wait()
+        try:
+            code = self._process.wait(FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            self._end()
+            return self._failed("crashed", "closed or broke its connection to stopwav; killed")
         self._end()
-        if code == -signal.SIGKILL and _oom_kill_count() > self._oom_kills:
+        if code == -signal.SIGKILL and oom_kill_count() > self._oom_kills:
             return self._failed("oom", "killed by the kernel: out of memory")
         if code == -signal.SIGABRT and mentions_out_of_memory(self._last_words()):
             # An uncaught std::bad_alloc aborts.
             return self._failed("oom", "aborted: an allocation failed")
         if code < 0:
-            return self._failed("crashed", f"crashed ({signal.Signals(-code).name})")
+            return self._failed("crashed", f"crashed ({_signal_name(-code)})")
         return self._failed("crashed", f"exited with code {code}")
 
     def _failed(self, status: Status, message: str) -> Outcome:
         return Outcome(status, message=message, last_words=self._last_words())
 
     def _last_words(self) -> str:
-        end = self._log.seek(0, 2)
-        self._log.seek(max(0, end - LAST_WORDS_BYTES))
-        return self._log.read().decode("utf-8", "replace").strip()
+        return "" if self._output is None else self._output.last_words()
 
     def _end(self) -> None:
         if self._pipe is not None:
@@ -154,13 +173,58 @@ def _pickled(request: tuple[object, ...]) -> bytes:
         ) from error
 
 
-def _oom_kill_count() -> int:
-    """Return how many processes of this control group the kernel has killed for memory; 0 where it is not counted."""
+class _Output:
+    """The end of what a process prints. It is read as it comes and never stored, so nothing can fill a disk with it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._tail = b""
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def last_words(self) -> str:
+        # The process has answered or ended, so what it printed is in the pipe already and is read in an instant; a
+        # grandchild in a session of its own may hold the pipe open for longer.
+        self._reader.join(0.05)
+        return self._tail.decode("utf-8", "replace").strip()
+
+    def _read(self) -> None:
+        while block := os.read(self._stream.fileno(), 65536):
+            self._tail = (self._tail + block)[-LAST_WORDS_BYTES:]
+        self._stream.close()
+
+
+def _connected() -> tuple[Connection, Connection]:
+    """Return the two ends of a pipe; ours gives up on an answer or a request that stalls half-way."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", STALL_S, 0))
+        return Connection(ours.detach()), Connection(theirs.detach())
+
+
+def _spawn(descriptor: int) -> subprocess.Popen[bytes]:
+    # The worker gets the parent's path, so that it can import whatever the parent could.
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        f"from stopwav.measure.process import main; main({descriptor}, {os.getpid()})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(descriptor,),
+        # A separate session: Ctrl-C reaches only the parent, and whatever an engine starts is killed with it.
+        start_new_session=True,
+    )
+
+
+def _signal_name(number: int) -> str:
     try:
-        lines = Path("/sys/fs/cgroup/memory.events").read_text().splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
-    except OSError:
-        return 0
+        return signal.Signals(number).name
+    except ValueError:  # the real-time signals have no names
+        return f"signal {number}"
 
 
 _PR_SET_PDEATHSIG = 1
@@ -176,34 +240,53 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
-def main(descriptor: int) -> None:
+# An answer is the number of its request, the length of its status, the status, and the pickled value.
+_ANSWER = struct.Struct("<QB")
+
+
+def main(descriptor: int, parent: int) -> None:
     """Answer the parent's requests until it closes the pipe."""
     global serving
     serving = True
-    _die_with_parent()
+    _die_with_parent(parent)
     # Native libraries print to descriptor 1: it goes where standard error goes, into the parent's "last words".
     os.dup2(2, 1)
     pipe = Connection(descriptor)
+    own = os.getpid()
     target: Any = None
     while True:
         try:
             request = pipe.recv_bytes()
         except EOFError:
             return
-        reply, target = _answer(request, target)
-        pipe.send_bytes(reply)
+        answer, target = _answer(request, target)
+        if os.getpid() != own:  # the code forked and let the copy come back here; only the original may answer
+            os._exit(0)
+        pipe.send_bytes(answer)
 
 
 def _answer(request: bytes, target: Any) -> tuple[bytes, Any]:
+    number = 0
     try:
-        method, arguments = cloudpickle.loads(request)
+        number, method, arguments = cloudpickle.loads(request)
         if method is None:
             factory, *arguments = arguments
             target = factory(*arguments)
-            return cloudpickle.dumps(("ok", None)), target
-        return cloudpickle.dumps(("ok", getattr(target, method)(*arguments))), target
+            return _packed(number, "ok", None), target
+        return _packed(number, "ok", getattr(target, method)(*arguments)), target
     except BaseException as error:  # any error of the code under test is a result
-        return cloudpickle.dumps(("oom" if is_out_of_memory(error) else "error", describe_error(error))), target
+        return _packed(number, "oom" if is_out_of_memory(error) else "error", describe_error(error)), target
+
+
+def _packed(number: int, status: Status, value: object) -> bytes:
+    name = status.encode()
+    return _ANSWER.pack(number, len(name)) + name + bytes(cloudpickle.dumps(value))
+
+
+def _unpacked(answer: bytes) -> tuple[int, Status, bytes]:
+    number, length = _ANSWER.unpack_from(answer)
+    end = _ANSWER.size + length
+    return number, cast(Status, answer[_ANSWER.size : end].decode("ascii", "replace")), answer[end:]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -234,13 +317,12 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}{message}{place}".replace("\n", " ")
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     # A parent killed by SIGKILL cannot clean up: without this an engine that hangs would outlive it forever.
     if sys.platform != "linux":
         return
     import ctypes
 
-    parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call above
         os._exit(1)

@@ -63,15 +63,13 @@ class CellWorkload:
 
     def setup(self) -> Callable[[], object]:
         """Return the call that transcribes the batch, or processes it where the engine gives no text."""
-        from stopwav.engines.protocol import AudioProcessor, Engine, EngineInfo
+        from stopwav.engines.protocol import AudioProcessor, Engine
         from stopwav.engines.registry import make
 
         engine = make(self.engine)
         if not isinstance(engine, Engine | AudioProcessor):
             missing = "it has neither transcribe() nor process()"
             raise StopwavError(f"engine {self.engine!r} takes no batches ({missing}); the grid needs one")
-        if not isinstance(engine.info, EngineInfo):
-            raise StopwavError(f"engine {self.engine!r}: its info is {engine.info!r:.60}, not an EngineInfo")
         audio = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
         return BatchCall(engine, [_copy(audio) for _ in range(self.cell.batch_size)])
 
