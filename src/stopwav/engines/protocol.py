@@ -61,13 +61,16 @@ class EngineInfo:
 
 def _plain(name: str, kind: str, value: object) -> object:
     """The value of a field as a plain one of its kind."""
+    kind, _, optional = kind.partition(" | ")
+    if optional and value is None:
+        return None
     if kind == "tuple[str, ...]":
         return tuple(map(str, value if isinstance(value, (list, tuple)) else [value]))
     try:
         if kind == "bool":
             return bool(value)
-        if kind in ("int", "int | None"):
-            return None if value is None and kind != "int" else operator.index(value)  # type: ignore[arg-type]
+        if kind == "int":
+            return operator.index(value)  # type: ignore[arg-type]
         if kind == "float" and not isinstance(value, str) and math.isfinite(number := float(value)):  # type: ignore[arg-type]
             return number
         if kind == "str" and value is not None:  # such as a device or a precision of torch
@@ -77,13 +80,7 @@ def _plain(name: str, kind: str, value: object) -> object:
     raise StopwavError(f"EngineInfo: {name} is {value!r:.60}, which is not {_KINDS[kind]}")
 
 
-_KINDS = {
-    "str": "a text",
-    "int": "a whole number",
-    "int | None": "a whole number or None",
-    "float": "a finite number",
-    "bool": "true or false",
-}
+_KINDS = {"str": "a text", "int": "a whole number", "float": "a finite number", "bool": "true or false"}
 
 
 @dataclass(frozen=True)
