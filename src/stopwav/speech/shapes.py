@@ -266,7 +266,7 @@ def _read(path: Path, frames: FrameKind | None, subsampling: int, seed: int) -> 
 
 
 def _guess(frames: Counts, subsampling: int) -> tuple[FrameKind, str]:
-    """What the frames of a file are, by how long its longest utterance would be; and that reason in words."""
+    """The kind of frames of a file, by how long its longest utterance would be; and that reason in words."""
     longest = int(frames.max(initial=0))
     input_s = longest / FRAMES_PER_S
     encoder_s = subsampling * input_s

@@ -26,7 +26,7 @@ from stopwav.studies.worker import outcome_to_piece
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """What the trace of a cell holds: how many calls, and which details."""
+    """The contents of the trace of a cell: how many calls, and which details."""
 
     calls: int
     options: TraceOptions

@@ -75,7 +75,7 @@ class LeftOut:
 
     @property
     def title(self) -> str:
-        """What was not done with it."""
+        """The step that it did not reach, in words."""
         return "not ranked" if self.code == "other-rate" else "not measured"
 
 

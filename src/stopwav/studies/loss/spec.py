@@ -9,7 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
-from stopwav.speech.shapes import SUBSAMPLING, FrameKind
+from stopwav.speech.shapes import SUBSAMPLING
+from stopwav.studies.shape_settings import Frames, ShapeSource, Subsampling, Tokenizer
 from stopwav.studies.spec import Option, PythonOnly, StudySpec
 from stopwav.studies.traces import ScheduleText
 
@@ -39,23 +40,10 @@ class LossSpec(StudySpec):
             metavar="NAME",
         ),
     ] = Field(default_factory=list)
-    shapes: Annotated[
-        str, Option("`librispeech`, a file that `stopwav shapes` wrote, or a corpus with --tokenizer.")
-    ] = "librispeech"
-    tokenizer: Annotated[
-        str | None, Option("For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
-    ] = None
-    frames: Annotated[
-        FrameKind | None,
-        Option(
-            "What T of a file as --shapes counts, input (10 ms) or encoder frames; default: what the file says, else "
-            "guessed from its longest utterance.",
-            metavar="input|encoder",
-        ),
-    ] = None
-    subsampling: Annotated[int, Option("How many 10 ms input frames the encoder makes into one.")] = Field(
-        default=SUBSAMPLING, gt=0
-    )
+    shapes: ShapeSource = "librispeech"
+    tokenizer: Tokenizer = None
+    frames: Frames = None
+    subsampling: Subsampling = SUBSAMPLING
     # One, or several that are compared; kept in rising order, each once.
     batch_size: Annotated[
         list[int] | None, Option("Utterances per batch, by default 30; several, with commas, are compared.")

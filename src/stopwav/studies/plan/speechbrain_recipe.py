@@ -46,8 +46,8 @@ def recipe_note(settings: Mapping[str, Any], expanded: Mapping[str, Any]) -> str
     device = expanded["device"]
     if settings.get("device"):
         return f"{settings['engine']}: SpeechBrain's recipe, on {device} as given"
-    found = "found" if device == "cuda" else "not found"
-    return f"{settings['engine']}: SpeechBrain's recipe, on {device}: CUDA, which its tools prefer, was {found} here"
+    state = "found" if device == "cuda" else "not found"
+    return f"{settings['engine']}: SpeechBrain's recipe, on {device}: CUDA, which its tools prefer, was {state} here"
 
 
 def expand_recipe(settings: dict[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -162,10 +162,10 @@ def _labels_found(tree: StepTree, pattern: str) -> list[Block]:
         raise StopwavError(f"--labels {pattern!r}: not a regular expression ({error})") from None
     rows = [row.result for row in [*tree.shown(), *tree.labels]]
     labelled = [TreeRow(0, str(row.params["label"]), row) for row in rows if row.params["label"]]
-    found = [row for row in labelled if wanted.search(row.name)]
-    if found:
-        doubtful = any(row.result.params["doubtful"] for row in found)
-        return [_label_table(found), *([Note(_DOUBT_NOTE)] if doubtful else [])]
+    matching = [row for row in labelled if wanted.search(row.name)]
+    if matching:
+        doubtful = any(row.result.params["doubtful"] for row in matching)
+        return [_label_table(matching), *([Note(_DOUBT_NOTE)] if doubtful else [])]
     names = ", ".join(dict.fromkeys(plain(row.name, LONGEST_NAME) for row in labelled))
     known = f"its labels are {names}" if names else "it has none: name parts by record_function or stopwav.stage"
     return [Note(f"No label of this run matches {plain(pattern)!r}; {known}", quiet=False)]

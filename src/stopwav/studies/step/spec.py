@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from stopwav.speech.shapes import SUBSAMPLING, FrameKind
+from stopwav.speech.shapes import SUBSAMPLING
+from stopwav.studies.shape_settings import Frames, ShapeSource, Subsampling, Tokenizer
 from stopwav.studies.spec import Option, StudySpec
 from stopwav.studies.traces import ScheduleText
 
@@ -32,23 +33,10 @@ class StepSpec(StudySpec):
             metavar="MODEL",
         ),
     ]
-    shapes: Annotated[
-        str, Option("`librispeech`, a .csv (columns T,U), .npz or .pt file of shapes, or a corpus with --tokenizer.")
-    ] = "librispeech"
-    tokenizer: Annotated[
-        str | None, Option("For a corpus as --shapes: `chars`, `words`, or a SentencePiece model.")
-    ] = None
-    frames: Annotated[
-        FrameKind | None,
-        Option(
-            "What T of a file as --shapes counts, input (10 ms) or encoder frames; default: what the file says, else "
-            "guessed from its longest utterance.",
-            metavar="input|encoder",
-        ),
-    ] = None
-    subsampling: Annotated[int, Option("How many 10 ms input frames an encoder frame of --shapes stands for.")] = Field(
-        default=SUBSAMPLING, gt=0
-    )
+    shapes: ShapeSource = "librispeech"
+    tokenizer: Tokenizer = None
+    frames: Frames = None
+    subsampling: Subsampling = SUBSAMPLING
     max_frames: Annotated[
         int | None, Option("Input frames of a batch at most; default: 30000 and sorted, unless --batch-size is given.")
     ] = Field(default=None, gt=0)
