@@ -81,8 +81,8 @@ def _pmic_w(command: Path) -> float:
 
 def _folders(root: Path, *patterns: str) -> list[Path]:
     """The folders that match, each once: the same sensor is linked from several places."""
-    found = {path.resolve(): path for pattern in patterns for path in sorted(root.glob(pattern)) if path.is_dir()}
-    return sorted(found)
+    folders = (path for pattern in patterns for path in root.glob(pattern) if path.is_dir())
+    return sorted({path.resolve() for path in folders})
 
 
 def _hwmon_sensors(root: Path) -> Iterator[tuple[str, Callable[[], float]]]:

@@ -133,14 +133,14 @@ def _json_lines(path: Path, numbered: Sequence[tuple[int, str]]) -> ParsedLog:
         prefix, _, rest = line.partition("{")
         try:
             message = json.loads("{" + rest)
-            maker, power, told = _message(message)
+            maker, power, own_time = _message(message)
             if power is None:
                 continue
             # A time in front was written by whoever logged the message, by this machine's clock.
             stamps_s = [time_s(word) for word in prefix.split() if _is_time(word) and time_s(word) > _EARLIEST_S]
-            if told is None and not stamps_s:
+            if own_time is None and not stamps_s:
                 raise ValueError("it has no time; write one in front of it")
-            moment_s = stamps_s[0] if stamps_s else time_s(str(told), local=True)
+            moment_s = stamps_s[0] if stamps_s else time_s(str(own_time), local=True)
             readings.append(Reading(number, moment_s, _power(power)))
         except (ValueError, TypeError, AttributeError) as error:
             raise _not_a_reading(path, number, line, error) from None

@@ -111,7 +111,7 @@ def schedule_text(schedule: Schedule) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceOptions:
-    """What a trace holds besides operators, kernels and stages, and how its file is named; PyTorch's names.
+    """The contents of a trace besides operators, kernels and stages, and how its file is named; PyTorch's names.
 
     `with_flops` and `with_modules` do more than PyTorch's, whose traces hold neither: FLOPs are written into the events
     of the operators that have them, and each call of an `nn.Module` is a span. `with_stack` also writes the stacks for

@@ -122,7 +122,7 @@ class TraceDiff:
 
     @property
     def unit(self) -> str:
-        """What the numbers are per, in a word."""
+        """The unit that numbers are per, in a word."""
         return {STEP: "step", WHOLE_TRACE: "trace"}.get(self.per, self.per)
 
     @property

@@ -207,7 +207,7 @@ def _metadata(scans: Sequence[_Scan], base_ns: int | None, merged: MergedTrace) 
         key: value
         for metadata in own
         for key, value in metadata.items()
-        if all(key in one and one[key] == value for one in own)
+        if all(key in other and other[key] == value for other in own)
     }
     devices = [device for metadata in own for device in _kind(metadata.get("deviceProperties"), list)]
     distinct = [device for index, device in enumerate(devices) if device not in devices[:index]]
