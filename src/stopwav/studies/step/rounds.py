@@ -115,6 +115,7 @@ def run_own_job(spec: StepSpec, job: TrainingJob) -> Record:
             _gather(record, rank, count)
         record.finish()
     if rank:
+        record.load()
         path.unlink()
     return record
 
@@ -132,9 +133,10 @@ def _gather(record: Record, rank: int, count: int) -> None:
     """Add the steps of the other processes to the record of the first."""
     import torch.distributed as dist
 
-    own = [piece.model_dump() for piece in record.pieces if piece.key[0] == "step"]
+    own = [piece.to_json() for piece in record.pieces if piece.key[0] == "step"]
     gathered: list[Any] | None = [None] * count if rank == 0 else None
     dist.gather_object(own, gathered)
     for other, pieces in enumerate(gathered or ()):
         for fields in pieces if other else ():
+            del fields["kind"]
             record.append(Piece(**{**fields, "key": ["rank", other, *fields["key"]]}))

@@ -118,7 +118,9 @@ def completed_steps(record: Record, rank: int = 0) -> CompletedSteps:
     pieces = [
         piece for piece in record.pieces if piece.status == "ok" and piece.key[: len(start) + 1] == [*start, "step"]
     ]
-    pieces = [piece.model_copy(update={"key": piece.key[len(start) :]}) for piece in pieces]
+    pieces = [
+        Piece(piece.key[len(start) :], piece.status, piece.message, piece.last_words, piece.data) for piece in pieces
+    ]
     by_device = bool(pieces) and pieces[0].data["watched"]["device_s"] is not None
     return CompletedSteps(pieces, by_device)
 
