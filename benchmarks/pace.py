@@ -39,7 +39,7 @@ def main() -> None:
     engine = sys.argv[1] if len(sys.argv) > 1 else "pocketsphinx"
     utterances, rounds = (int(text) for text in (*sys.argv[2:4], *("6", "3")[len(sys.argv[2:4]) :]))
     traces = traces_by_pace(engine, utterances, rounds)
-    lags = {pace: [chunk.lag_s for trace in group for chunk in trace.chunks[:-1]] for pace, group in traces.items()}
+    lags = {pace: [lag for trace in group for lag in trace.lag_s[:-1].tolist()] for pace, group in traces.items()}
     columns = {
         "real": lags["real"],
         "real, from its service times": [lag for trace in traces["real"] for lag in reconstructed_lags(trace)],

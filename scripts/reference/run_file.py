@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from reference import compare_file
 from reference.markdown import code, page, table
 from reference.source import comment_of, type_name
-from stopwav.record import FORMAT, Header, Piece
+from stopwav.record import FORMAT, Header
 from stopwav.studies.spec import Option, PythonOnly, StudySpec, flag_of
 from stopwav.studies.study import LISTED, find_study
 
@@ -131,16 +131,18 @@ TRACE = {
     "audio_s": "length of the audio",
     "chunk_s": "length of a chunk",
     "lookahead_s": "look-ahead of the engine",
-    "chunks": "the pushes in order; the last is the call that ended the stream",
+    "due": "for each chunk, when its last sample was spoken; the last chunk is the call that ended the stream",
+    "start": "for each chunk, when its work began",
+    "done": "for each chunk, when its work was done and its texts were visible",
+    "stages": "by path, of each time a stage ran: `chunk` (from 0), `start` since that of the chunk, and `duration`",
+    "texts": "`[chunk, kept, added]` of each text that became visible: the first `kept` characters of the text before "
+    "it, and `added` after them",
 }
 
-CHUNK = {
-    "due": "when its last sample was spoken",
-    "start": "when its work began",
-    "done": "when its work was done and its text visible",
-    "stages": "`[path, start, duration]` of each time a stage ran, counted from `start`; absent where none",
-    "text": "the texts that became visible, each the whole text up to then; absent where none",
-}
+FIRST_FORMAT = (
+    "In format 1 a trace has `chunks` instead, an object each with `due`, `start`, `done`, `stages` "
+    "(`[path, start, duration]`) and `text`, the whole text up to then. Such files are read, and give the same numbers."
+)
 
 _ROW_BYTES = "bytes by row"
 STEP_DATA = {
@@ -216,10 +218,9 @@ def render() -> str:
         INTRODUCTION,
         f"## Header\n\n{_fields(Header, HEADER)}",
         *(f"### spec of `{name}`\n\n{_fields(spec := find_study(name).spec, _settings(spec))}" for name in LISTED),
-        f"## Piece\n\n{_fields(Piece, PIECE)}",
+        f"## Piece\n\n{_keys(PIECE)}",
         *kinds,
-        f"### trace\n\n{_keys(TRACE)}",
-        f"### chunk\n\n{_keys(CHUNK)}",
+        f"### trace\n\n{_keys(TRACE)}\n\n{FIRST_FORMAT}",
         *grid,
         *compare,
         *loss,

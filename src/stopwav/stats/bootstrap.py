@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwav.stats.estimate import Estimate, is_rough, why_unusable
-from stopwav.stats.intervals import WIDEST, minimum_count, nearest_rank, quantile_ranks, t_quantile, why_unsupported
+from stopwav.stats.intervals import WIDEST, minimum_count, quantile_ranks, rank, t_quantile, why_unsupported
 
 Labels = Sequence[int] | Sequence[str] | NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -72,7 +73,15 @@ def cluster_percentiles(
     """
     array = np.asarray(values, dtype=float).ravel()
     design = _design(array.size, clusters, rounds)
-    return {p: _percentile(array, p, design, seed, unit) for p in ps}
+    ordered = np.sort(array)
+    supported = [p for p in ps if not why_unsupported(array, p)]
+    drawn: list[_Replicates | None] = []
+    if supported and design.clusters > 1:
+        # The share of values up to the percentile: their number by cluster and round, and that of all.
+        up_to = [_table(_up_to(array, _ranked(ordered, p)), design) for p in supported]
+        drawn = _draw(up_to, _table(np.ones(array.size, dtype=bool), design), design, seed)
+    by_p = dict(zip(supported, drawn, strict=False))
+    return {p: _percentile(ordered, p, design, by_p.get(p), unit) for p in ps}
 
 
 def cluster_mean(
@@ -113,7 +122,9 @@ def cluster_ratio(
     if reason:
         return Estimate(None, n=top.size, unit=unit, note=reason)
     value = float(top.sum() / bottom.sum())
-    drawn = _draw(top, bottom, design, seed, positive) if design.clusters > 1 else None
+    drawn = None
+    if design.clusters > 1:
+        (drawn,) = _draw([_table(top, design)], _table(bottom, design), design, seed, positive)
     if drawn is None:
         return Estimate(value, n=top.size, unit=unit, note=_why_no_interval(design))
     below, above = _arms(math.log(value) if drawn.logarithmic else value, drawn)
@@ -171,32 +182,40 @@ def paired_ratio_p_value(num_a: ArrayLike, num_b: ArrayLike, seed: int = 0) -> f
     return (1 + as_extreme) / (1 + _FLIPS)
 
 
-def _percentile(array: Floats, p: float, design: _Design, seed: int, unit: str) -> Estimate:
-    """Return one percentile of `array`, with its interval where there are enough clusters and values."""
-    reason = why_unsupported(array, p)
-    if reason:
-        code = "too-few" if array.size < minimum_count(p) else ""
-        return Estimate(None, n=array.size, unit=unit, note=reason, code=code)
-    value = nearest_rank(array, p)
+def _up_to(array: Floats, value: float) -> NDArray[np.bool_]:
+    """Return which values are up to the given one."""
     within = array <= value
-    if within.all():  # the percentile is the largest value: the share up to it is 1 in all replicates
-        within = array < value
-    share = float(within.mean())
-    drawn = _draw(within.astype(float), np.ones_like(array), design, seed) if design.clusters > 1 else None
+    # Where the percentile is the largest value, the share up to it would be 1 in all replicates.
+    return array < value if within.all() else within
+
+
+def _percentile(ordered: Floats, p: float, design: _Design, drawn: _Replicates | None, unit: str) -> Estimate:
+    """Return one percentile of ordered values, with its interval where there are enough clusters and values."""
+    reason = why_unsupported(ordered, p)
+    if reason:
+        code = "too-few" if ordered.size < minimum_count(p) else ""
+        return Estimate(None, n=ordered.size, unit=unit, note=reason, code=code)
+    value = _ranked(ordered, p)
     if drawn is None:
-        return Estimate(value, n=array.size, unit=unit, note=_why_no_interval(design))
-    effective = float(array.size)
+        return Estimate(value, n=ordered.size, unit=unit, note=_why_no_interval(design))
+    share = float(_up_to(ordered, value).mean())
+    effective = float(ordered.size)
     if drawn.variance > 0:
         effective = min(effective, share * (1 - share) / drawn.variance) * (_NORMAL / t_quantile(0.975, drawn.df)) ** 2
     effective_n = int(effective)
     ranks = quantile_ranks(effective_n, p)
     if ranks is None:
         note = f"effective n {effective_n}; a P{100 * p:g} interval needs {minimum_count(p)}"
-        return Estimate(value, n=array.size, unit=unit, note=note, effective_n=effective_n)
+        return Estimate(value, n=ordered.size, unit=unit, note=note, effective_n=effective_n)
     # Order statistic r of m values lies, on average, at the level r / (m + 1).
-    low, high = (nearest_rank(array, rank / (effective_n + 1)) for rank in ranks)
+    low, high = (_ranked(ordered, place / (effective_n + 1)) for place in ranks)
     rough = is_rough(design.clusters)
-    return Estimate(value, low, high, array.size, unit, _few_clusters_note(design), rough=rough)
+    return Estimate(value, low, high, ordered.size, unit, _few_clusters_note(design), rough=rough)
+
+
+def _ranked(ordered: Floats, p: float) -> float:
+    """Return the nearest rank of values in order."""
+    return float(ordered[rank(p, ordered.size) - 1])
 
 
 def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
@@ -212,30 +231,50 @@ def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
 
 def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
     """Return the labels as numbers from 0 in order of appearance, and the number of different ones."""
+    if isinstance(labels, np.ndarray) and labels.size:
+        low = labels.min()
+        first = np.full(labels.max() - low + 1, labels.size)
+        np.minimum.at(first, labels - low, np.arange(labels.size))
+        return np.argsort(np.argsort(first))[labels - low], int(np.count_nonzero(first < labels.size))
     numbers: dict[int | str, int] = {}
-    items = labels.tolist() if isinstance(labels, np.ndarray) else labels
-    codes = np.array([numbers.setdefault(label, len(numbers)) for label in items], dtype=np.intp)
+    codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.intp)
     return codes, len(numbers)
 
 
-def _draw(top: Floats, bottom: Floats, design: _Design, seed: int, positive: bool = False) -> _Replicates | None:
-    """Return the replicates of the ratio of sums, or of its logarithm; None where too few draws have a denominator."""
-    tops, bottoms = (_table(values, design) for values in (top, bottom))
-    for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
-    block = max(1, _BLOCK // max(design.clusters, design.rounds))
-    parts: list[Floats] = []
-    for start in range(0, REPLICATES, block):
-        count = min(block, REPLICATES - start)
-        by_cluster = _times_drawn(for_clusters, count, design.clusters)
-        by_round = _times_drawn(for_rounds, count, design.rounds)
-        drawn_top, drawn_bottom = by_cluster @ tops, by_cluster @ bottoms
-        both = _divide((drawn_top * by_round).sum(axis=1), (drawn_bottom * by_round).sum(axis=1))
-        only_clusters = _divide(drawn_top.sum(axis=1), drawn_bottom.sum(axis=1))
-        only_rounds = _divide(by_round @ tops.sum(axis=0), by_round @ bottoms.sum(axis=0))
-        parts.append(np.stack((both, only_clusters, only_rounds)))
-    replicates = np.concatenate(parts, axis=1)
-    logarithmic = positive and bool(np.nanmin(replicates, initial=math.inf) > 0)
-    both, only_clusters, only_rounds = np.log(replicates) if logarithmic else replicates
+def _draw(
+    tops: Sequence[Floats], bottom: Floats, design: _Design, seed: int, positive: bool = False
+) -> list[_Replicates | None]:
+    """Return the replicates of ratios of sums over one denominator, or of their logarithms.
+
+    Numerators and denominator are tables by cluster and round. None where too few draws have a denominator.
+    """
+    # One product of matrices for all of them: a column per numerator and round, then those of the denominator.
+    tables = np.concatenate([*tops, bottom], axis=1)
+    drawn = _times_drawn(seed, design.clusters, design.rounds)
+    block = max(1, _BLOCK // design.clusters)
+    sums = np.concatenate(
+        [drawn.clusters[start : start + block].astype(float) @ tables for start in range(0, REPLICATES, block)]
+    )
+    totals = tables.sum(axis=0)
+    *by_top, by_bottom = np.split(sums, len(tops) + 1, axis=1)
+    *top_totals, bottom_total = np.split(totals, len(tops) + 1)
+    replicates = [
+        np.stack(
+            (
+                _divide((top * drawn.rounds).sum(axis=1), (by_bottom * drawn.rounds).sum(axis=1)),
+                _divide(top.sum(axis=1), by_bottom.sum(axis=1)),
+                _divide(drawn.rounds @ top_total, drawn.rounds @ bottom_total),
+            )
+        )
+        for top, top_total in zip(by_top, top_totals, strict=True)
+    ]
+    return [_replicates(ratios, design, positive) for ratios in replicates]
+
+
+def _replicates(ratios: Floats, design: _Design, positive: bool) -> _Replicates | None:
+    """Return the replicates of a ratio: with clusters and rounds drawn, clusters alone, and rounds alone."""
+    logarithmic = positive and bool(np.nanmin(ratios, initial=math.inf) > 0)
+    both, only_clusters, only_rounds = np.log(ratios) if logarithmic else ratios
     both = both[np.isfinite(both)]
     if both.size < REPLICATES // 2:
         return None
@@ -252,17 +291,37 @@ def _draw(top: Floats, bottom: Floats, design: _Design, seed: int, positive: boo
     return _Replicates(both, variance, df, logarithmic)
 
 
-def _table(values: Floats, design: _Design) -> Floats:
-    """Return the sum of `values` by cluster and round."""
-    sums = np.zeros((design.clusters, design.rounds))
-    np.add.at(sums, (design.cluster, design.round), values)
-    return sums
+def _table(values: Floats | NDArray[np.bool_], design: _Design) -> Floats:
+    """Return the sum of values, or the number of those that are true, by cluster and round."""
+    places, count = design.cluster * design.rounds + design.round, design.clusters * design.rounds
+    sums = np.bincount(places[values], None, count) if values.dtype == bool else np.bincount(places, values, count)
+    return sums.astype(float).reshape(-1, design.rounds)
 
 
-def _times_drawn(generator: np.random.Generator, replicates: int, units: int) -> Floats:
+@dataclass(frozen=True)
+class _Drawn:
+    """How often each cluster and each round is drawn, a row per replicate."""
+
+    clusters: NDArray[np.uint8]  # no cluster is drawn 256 times: each is drawn once on average
+    rounds: Floats
+
+
+# The metrics of a run have few designs, and large ones take as long to draw as all the rest.
+@lru_cache(maxsize=3)
+def _times_drawn(seed: int, clusters: int, rounds: int) -> _Drawn:
+    """Return the draws of all replicates, each of as many units as there are."""
+    for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
+    block = max(1, _BLOCK // max(clusters, rounds))
+    counts = [min(block, REPLICATES - start) for start in range(0, REPLICATES, block)]
+    by_cluster = [_count_draws(for_clusters, count, clusters).astype(np.uint8) for count in counts]
+    by_round = [_count_draws(for_rounds, count, rounds).astype(float) for count in counts]
+    return _Drawn(np.concatenate(by_cluster), np.concatenate(by_round))
+
+
+def _count_draws(generator: np.random.Generator, replicates: int, units: int) -> NDArray[np.intp]:
     """Return for each replicate how often each unit is drawn, in as many draws as there are units."""
     drawn = generator.integers(0, units, (replicates, units)) + units * np.arange(replicates)[:, None]
-    return np.bincount(drawn.ravel(), minlength=replicates * units).reshape(replicates, units).astype(float)
+    return np.bincount(drawn.ravel(), minlength=replicates * units).reshape(replicates, units)
 
 
 def _divide(top: Floats, bottom: Floats) -> Floats:

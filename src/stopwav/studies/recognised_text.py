@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,11 +22,13 @@ LONGEST_ON_PAGE, WHOLE = 4000, 10_000_000
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt of an engine at an utterance: the text, or how it failed."""
+    """One attempt of an engine at an utterance: the text with its errors where they are known, or how it failed."""
 
     utterance: Utterance
     text: str | None
     failure: str = ""
+    errors: ErrorCount | None = None
+    characters: CharacterErrorCount | None = None
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,22 @@ def recognised_texts(name: str, attempts: Iterable[Attempt], *, untrained: bool)
     texts = []
     for key in sorted(by_utterance):
         own = by_utterance[key]
-        for attempt in dict.fromkeys(own):
+        times = Counter((attempt.text, attempt.failure) for attempt in own)
+        for attempt in dict(((attempt.text, attempt.failure), attempt) for attempt in own).values():
             reference, text = attempt.utterance.text, attempt.text
             counts: tuple[Any, Any] = (None, None)
             if reference is not None and text is not None and not untrained:
-                words = normalise(reference), normalise(text)
-                counts = count_word_errors(*words), count_character_errors(*words)
-            times = own.count(attempt)
-            texts.append(RecognisedText(name, key, reference, text, times, len(own), *counts, attempt.failure))
+                counts = _counts(attempt, reference, text)
+            count = times[(text, attempt.failure)]
+            texts.append(RecognisedText(name, key, reference, text, count, len(own), *counts, attempt.failure))
     return texts
+
+
+def _counts(attempt: Attempt, reference: str, text: str) -> tuple[ErrorCount, CharacterErrorCount]:
+    if attempt.errors is not None and attempt.characters is not None:
+        return attempt.errors, attempt.characters
+    words = normalise(reference), normalise(text)
+    return count_word_errors(*words), count_character_errors(*words)
 
 
 def text_blocks(texts: Sequence[RecognisedText] | None, detail: Detail) -> Iterator[Block]:

@@ -13,7 +13,7 @@ from stopwav.measure.clock import Pace
 from stopwav.record import Record
 from stopwav.speech.corpus import Utterance, load_corpus
 from stopwav.speech.events import Trace, trace_from_json
-from stopwav.speech.latency import reconstructed_lags, shown_texts, word_delays
+from stopwav.speech.latency import final_words, reconstructed_lags, shown_texts, word_delays
 from stopwav.speech.wer import ErrorCount, count_errors
 from stopwav.stats import nearest_rank
 from stopwav.studies.latency.streams import StreamRunner
@@ -29,7 +29,7 @@ def test_scripted_delays_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> N
     engine = script(tmp_path, service_ms=times_ms, chunk_s=0.05, final="one two", tell=True)
     record = run(engine, tiny_corpus(count=8, seconds=5.0), tmp_path)
     (result,) = results(record)
-    told = [[int(chunk.hypotheses[0]) / 1e9 for chunk in trace.chunks[:-1]] for trace in traces_of(record)]
+    told = [[int(chunk.hypotheses[0]) / 1e9 for chunk in list(trace.chunks())[:-1]] for trace in traces_of(record)]
     service_s = list(chain.from_iterable(told))
     lag_s = list(chain.from_iterable(queued(times_s, chunk_s=0.05) for times_s in told))
     assert len(service_s) == len(lag_s) == 800
@@ -59,7 +59,7 @@ def assert_reconstruction_is_exact(trace: Trace) -> list[float]:
     """By how much the system held up each chunk; lags computed from service times fall short by no more than that."""
     held_up_s = [0.0]
     before_done_s = 0.0
-    for chunk, computed_s in zip(trace.chunks[:-1], reconstructed_lags(trace), strict=True):
+    for chunk, computed_s in zip(list(trace.chunks())[:-1], reconstructed_lags(trace), strict=True):
         # A chunk never starts before it can; what the system adds before it starts is passed on to those that queue.
         late_s = chunk.start_s - max(chunk.due_s, before_done_s)
         assert late_s >= -1e-8
@@ -84,9 +84,9 @@ def test_queueing_is_reconstructed_in_virtual_time_as_it_happens_in_real_time(
     trace = streamed(StreamRunner(engine, None), utterance, pace)
     assert_reconstruction_is_exact(trace)
     # A busy machine is late with some, and a pace that is late by itself with all.
-    assert min(b.start_s - max(b.due_s, a.done_s) for a, b in pairwise(trace.chunks)) < 0.001
+    assert min(b.start_s - max(b.due_s, a.done_s) for a, b in pairwise(trace.chunks())) < 0.001
     # The chunk after the long one waits for the 70 ms by which that outlasts it.
-    assert max(chunk.queue_s for chunk in trace.chunks) >= 0.069
+    assert max(chunk.queue_s for chunk in trace.chunks()) >= 0.069
 
 
 def test_a_run_is_fed_at_the_pace_asked_for(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_run_is_fed_at_the_pace_asked_for(tiny_corpus: MakeCorpus, tmp_path: P
     late_s = {}
     for pace in ("virtual", "idle"):
         (trace,) = traces_of(run("fake", corpus, tmp_path, pace=pace))
-        late_s[pace] = [b.start_s - max(b.due_s, a.done_s) for a, b in pairwise(trace.chunks)]
+        late_s[pace] = [b.start_s - max(b.due_s, a.done_s) for a, b in pairwise(trace.chunks())]
     # Only what is fed by a clock is late at all.
     assert max(late_s["virtual"]) < 1e-8 < max(late_s["idle"])
 
@@ -107,11 +107,11 @@ def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp
     record = run(engine, tiny_corpus(count=6, seconds=1.0), tmp_path)
     (result,) = results(record)
     traces = traces_of(record)
-    one_s, two_s = ([trace.chunks[k].done_s - end_s for trace in traces] for k, end_s in ((2, 0.5), (-1, 1.0)))
+    one_s, two_s = ([list(trace.chunks())[k].done_s - end_s for trace in traces] for k, end_s in ((2, 0.5), (-1, 1.0)))
     # "one": 0.75 + 0.01 − 0.5. "two": chunk 4 is done at 1.01, the end at 1.03. A busy machine is later.
     assert min(one_s) >= 0.26 - 1e-9
     assert min(two_s) >= 0.03 - 1e-9
-    queues_s = [trace.chunks[k].queue_s for trace in traces for k in (2, -1)]
+    queues_s = [list(trace.chunks())[k].queue_s for trace in traces for k in (2, -1)]
     assert min(queues_s[1::2]) >= 0.01 - 1e-9
     assert result.metrics["word_latency_mean"].value == pytest.approx(mean(one_s + two_s), abs=1e-6)
     assert result.metrics["waterfall_emission"].value == pytest.approx(0.25 / 2, abs=1e-6)
@@ -127,7 +127,7 @@ def test_an_engine_slower_than_speech_does_not_keep_up(tiny_corpus: MakeCorpus, 
     (result,) = results(record)
     assert result.metrics["keeps_up"].value == 0
     traces = traces_of(record)
-    service_s = sum(chunk.service_s for trace in traces for chunk in trace.chunks)
+    service_s = sum(chunk.service_s for trace in traces for chunk in trace.chunks())
     assert result.metrics["rtf"].value == pytest.approx(service_s / sum(trace.audio_s for trace in traces))
     assert service_s >= 2 * sum(trace.audio_s for trace in traces) - 1e-6
     assert result.metrics["backlog_slope"].value is not None
@@ -208,7 +208,7 @@ def test_virtual_time_agrees_with_real_time_for_pocketsphinx(
     for pace in ("real", "idle"):
         trace = streamed(pocketsphinx, shortest[2], pace)
         held_up += assert_reconstruction_is_exact(trace)
-        measured += [chunk.lag_s for chunk in trace.chunks[:-1]]
+        measured += [chunk.lag_s for chunk in list(trace.chunks())[:-1]]
         computed += reconstructed_lags(trace)
     for p in (0.50, 0.95):
         # A machine that is late to wake a chunk adds to its lag and not to its service.
@@ -224,8 +224,8 @@ def test_librispeech_comes_out_as_others_measured_it(librispeech: Path, engine: 
     runner, errors, factors = StreamRunner(engine, None), ErrorCount(), []
     for utterance in load_corpus(str(librispeech)).utterances:
         trace = streamed(runner, utterance)
-        errors += count_errors(utterance.text, " ".join(shown_texts(trace)[-1].words))
-        factors.append(sum(chunk.service_s for chunk in trace.chunks) / trace.audio_s)
+        errors += count_errors(utterance.text, " ".join(final_words(shown_texts(trace))))
+        factors.append(sum(chunk.service_s for chunk in trace.chunks()) / trace.audio_s)
     assert errors.wer is not None
     assert low < errors.wer < high
     # Of the stream that the machine disturbed least.

@@ -64,7 +64,7 @@ def test_what_an_engine_did_adds_up_to_its_service(path: Path) -> None:
             for piece in record.pieces
             if piece.key[0] == "stream" and piece.key[2] == name and piece.status == "ok"
         ]
-        chunks = [chunk for trace in traces for chunk in trace.chunks]
+        chunks = [chunk for trace in traces for chunk in trace.chunks()]
         spans = [event for event in events if event.get("cat") == "chunk"]
         assert len(spans) == len(chunks)
         assert sum(event["dur"] for event in spans) == pytest.approx(1e6 * sum(c.service_s for c in chunks), abs=1e-2)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
+import numpy as np
+
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Piece, Record
-from stopwav.speech.latency import algorithmic_latency, final_latency
-from stopwav.speech.utterance import Utterance
+from stopwav.speech.events import Floats, Integers
+from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
-from stopwav.studies.corpus_header import engine_names, utterance_from_json
-from stopwav.studies.latency.metrics import Stream, streams_of
+from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.results import is_untrained, needs_transcript, rests_on_text
+from stopwav.studies.latency.stream_facts import StreamFacts
+from stopwav.studies.latency.stream_table import Flags, StreamTable, stream_tables
 
-OfStreams = Callable[[Sequence[Stream]], float | NoValue]
+# The value of a metric in some streams of a table.
+OfStreams = Callable[[StreamTable, Flags], float | NoValue]
 
 WER, CER = "wer", "cer"
 
@@ -25,9 +29,10 @@ WER, CER = "wer", "cer"
 class ComparedEngine:
     """One engine of one run: its streams in the rounds that are complete, and the pieces of its processes."""
 
-    rounds: Mapping[int, list[Stream]]
+    table: StreamTable
+    # The rounds that are complete.
+    rounds: Sequence[int]
     processes: Sequence[Piece]
-    utterances: Mapping[str, Utterance]
     # Rounds that stopped before their last utterance; they are not used.
     unfinished_rounds: int
     # Whether its weights are random, so that no metric that depends on its text has a value.
@@ -36,27 +41,40 @@ class ComparedEngine:
     @property
     def transcripts(self) -> dict[str, str | None]:
         """The transcripts of the utterances that completed in every round, None where they have none."""
-        completed = [{stream.utterance.id for stream in streams} for streams in self.rounds.values()]
+        completed = [set(self.table.utterance[self.table.round == index].tolist()) for index in self.rounds]
         common = set.intersection(*completed) if completed else set()
-        return {name: utterance.text for name, utterance in self.utterances.items() if name in common}
+        return {
+            utterance.id: utterance.text
+            for position, utterance in enumerate(self.table.utterances)
+            if position in common
+        }
+
+    def streams(self, utterances: Collection[str] | None = None, rounds: Sequence[int] | None = None) -> Flags:
+        """Return which streams are of the complete rounds, or of some of them, and of all or some utterances."""
+        of_rounds: Flags = np.isin(self.table.round, list(self.rounds if rounds is None else rounds))
+        if utterances is None:
+            return of_rounds
+        names = set(utterances)
+        chosen: Flags = np.array([utterance.id in names for utterance in self.table.utterances], dtype=bool)
+        return np.logical_and(of_rounds, chosen[self.table.utterance])
 
 
 def compared_engine(record: Record, name: str) -> ComparedEngine:
     """Return what a latency run holds of one engine."""
-    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
-    by_round: dict[int, list[Piece]] = {}
+    table = stream_tables(record)[name]
+    streamed: dict[int, int] = {}
     processes = []
     for piece in record.pieces:
         if piece.key[2] == name and piece.key[0] == "stream":
-            by_round.setdefault(int(piece.key[1]), []).append(piece)
+            streamed[int(piece.key[1])] = streamed.get(int(piece.key[1]), 0) + 1
         elif piece.key[2] == name:
             processes.append(piece)
-    complete = {index: pieces for index, pieces in by_round.items() if len(pieces) >= len(utterances)}
+    complete = [index for index, count in streamed.items() if count >= len(table.utterances)]
     return ComparedEngine(
-        rounds={index: streams_of(pieces, utterances) for index, pieces in complete.items()},
+        table,
+        rounds=complete,
         processes=[piece for piece in processes if piece.key[1] in complete],
-        utterances=utterances,
-        unfinished_rounds=len(by_round) - len(complete),
+        unfinished_rounds=len(streamed) - len(complete),
         untrained=is_untrained(processes),
     )
 
@@ -65,7 +83,9 @@ def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set
     """Return the metric's value in each round over the given utterances, all above zero, or why it has none."""
     if engine.untrained and rests_on_text(metric.name):
         return NoValue(UNTRAINED, UNTRAINED)
-    if needs_transcript(metric.name) and all(engine.utterances[name].text is None for name in utterances):
+    if needs_transcript(metric.name) and not any(
+        utterance.id in utterances and utterance.text is not None for utterance in engine.table.utterances
+    ):
         return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     if metric.name in _OF_STREAMS:
         values = _of_rounds(engine, _OF_STREAMS[metric.name], utterances)
@@ -82,25 +102,24 @@ def errors_by_utterance(
     """Return the word or character errors of each utterance with a transcript, mean over rounds, and its length."""
     if engine.untrained:
         return NoValue(UNTRAINED, UNTRAINED)
-    errors: dict[str, list[int]] = {name: [] for name in utterances if engine.utterances[name].text is not None}
-    lengths = dict.fromkeys(errors, 0)
-    for stream in (stream for streams in engine.rounds.values() for stream in streams):
-        if stream.utterance.id in errors:
-            wrong, length = _error_count(stream, rate)
-            errors[stream.utterance.id].append(wrong)
-            lengths[stream.utterance.id] = length
+    with_transcript = {utterance.id for utterance in engine.table.utterances if utterance.text is not None}
+    errors: dict[str, list[int]] = {name: [] for name in utterances if name in with_transcript}
     if not errors:
         return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
+    lengths = dict.fromkeys(errors, 0)
+    for stream in np.flatnonzero(engine.streams(errors)).tolist():
+        name = engine.table.utterances[engine.table.utterance[stream]].id
+        wrong, lengths[name] = _error_count(engine.table, stream, rate)
+        errors[name].append(wrong)
     return [sum(counts) / len(counts) for counts in errors.values()], list(lengths.values())
 
 
-def _error_count(stream: Stream, rate: str) -> tuple[int, int]:
+def _error_count(table: StreamTable, stream: int, rate: str) -> tuple[int, int]:
     """The errors of a stream with a transcript, and its reference words or characters."""
-    assert stream.errors is not None
-    assert stream.characters is not None
-    if rate == WER:
-        return stream.errors.errors, stream.errors.words
-    return stream.characters.errors, stream.characters.characters
+    words, characters = table.texts[stream].errors, table.texts[stream].characters
+    assert words is not None
+    assert characters is not None
+    return (words.errors, words.words) if rate == WER else (characters.errors, characters.characters)
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
@@ -127,16 +146,17 @@ def _engine_settings(record: Record, name: str) -> dict[str, object]:
             engine = piece.data["engine"]
             settings.setdefault("precision", engine.get("precision"))
             settings.setdefault("device", engine.get("device"))
-        if piece.key[0] == "stream" and "trace" in piece.data:
-            settings.setdefault("chunk size", f"{1e3 * piece.data['trace']['chunk_s']:g} ms")
+    algorithm_s = stream_tables(record)[name].algorithm_s
+    if algorithm_s is not None:
+        settings["chunk size"] = f"{1e3 * algorithm_s[0]:g} ms"
     return settings
 
 
 def _of_rounds(engine: ComparedEngine, of_streams: OfStreams, utterances: set[str]) -> list[float] | NoValue:
     """The value in the streams of each round."""
     values: list[float] = []
-    for streams in engine.rounds.values():
-        value = of_streams([stream for stream in streams if stream.utterance.id in utterances])
+    for index in engine.rounds:
+        value = of_streams(engine.table, engine.streams(utterances, [index]))
         if isinstance(value, NoValue):
             return value
         values.append(value)
@@ -153,47 +173,49 @@ def _of_processes(processes: Sequence[Piece], name: str) -> list[float] | NoValu
     return [median(values) for values in by_round.values()] or NoValue(f"no {kind} completed")
 
 
-def _percentile(p: float, values_of: Callable[[Stream], Iterable[float | None]]) -> OfStreams:
+def _percentile(p: float, values_of: Callable[[StreamTable], tuple[Floats, Integers]]) -> OfStreams:
     """The nearest rank over all values of a round; as in a report, only where they are enough."""
 
-    def of_streams(streams: Sequence[Stream]) -> float | NoValue:
-        values = [value for stream in streams for value in values_of(stream) if value is not None]
-        if len(values) < minimum_count(p):
-            return NoValue(f"needs {minimum_count(p)} events per round, has {len(values)}")
+    def of_streams(table: StreamTable, chosen: Flags) -> float | NoValue:
+        values, streams = values_of(table)
+        values = values[chosen[streams] & np.isfinite(values)]
+        if values.size < minimum_count(p):
+            return NoValue(f"needs {minimum_count(p)} events per round, has {values.size}")
         return nearest_rank(values, p)
 
     return of_streams
 
 
-def _rtf(streams: Sequence[Stream]) -> float | NoValue:
-    audio_s = sum(stream.trace.audio_s for stream in streams)
-    service_s = sum(chunk.service_s for stream in streams for chunk in stream.trace.chunks)
-    return service_s / audio_s if audio_s else NoValue("no audio")
+def _rtf(table: StreamTable, chosen: Flags) -> float | NoValue:
+    audio_s = float(table.audio_s[chosen].sum())
+    return float(table.service_s[chosen].sum()) / audio_s if audio_s else NoValue("no audio")
 
 
-def _word_latencies(stream: Stream) -> Iterable[float | None]:
-    return (delay.latency_s for delay in stream.delays)
+def _word_latencies(table: StreamTable) -> tuple[Floats, Integers]:
+    return table.words.latency_s, table.words.stream
 
 
-def _committed_latencies(stream: Stream) -> Iterable[float | None]:
-    return (delay.committed_s for delay in stream.delays)
+def _committed_latencies(table: StreamTable) -> tuple[Floats, Integers]:
+    return table.words.committed_s, table.words.stream
 
 
-def _final_latencies(stream: Stream) -> Iterable[float | None]:
-    return (final_latency(stream.trace, stream.utterance.words)[0],)
+def _final_latencies(table: StreamTable) -> tuple[Floats, Integers]:
+    place = StreamFacts._fields.index("final_latency")
+    return np.array([facts[place] for facts in table.facts], dtype=float), np.arange(len(table))
 
 
-def _chunk_lags(stream: Stream) -> Iterable[float | None]:
-    return (chunk.lag_s for chunk in stream.trace.chunks[:-1])
+def _chunk_lags(table: StreamTable) -> tuple[Floats, Integers]:
+    chunks, chosen = table.chunks, table.chunks.with_audio
+    return (chunks.done_s - chunks.due_s)[chosen], chunks.stream[chosen]
 
 
-def _longest_waits(stream: Stream) -> Iterable[float | None]:
-    longest_s, _ = algorithmic_latency(stream.trace.chunk_s, stream.trace.lookahead_s)
-    return (longest_s + chunk.lag_s for chunk in stream.trace.chunks[:-1])
+def _longest_waits(table: StreamTable) -> tuple[Floats, Integers]:
+    lags_s, streams = _chunk_lags(table)
+    return algorithmic_latency(*(table.algorithm_s or (0.0, 0.0)))[0] + lags_s, streams
 
 
 # How the streams of a round give a metric; the others are measured once per process.
-_OF_STREAMS: Mapping[str, OfStreams] = {
+_OF_STREAMS: dict[str, OfStreams] = {
     "word_latency_p50": _percentile(0.50, _word_latencies),
     "word_latency_p95": _percentile(0.95, _word_latencies),
     "committed_latency_p50": _percentile(0.50, _committed_latencies),

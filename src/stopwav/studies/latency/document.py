@@ -298,7 +298,8 @@ def _page_blocks(run: StudyRun, explanation: Explanation | None) -> tuple[Block,
         # First the utterance of median length.
         by_length = sorted(range(len(timelines)), key=lambda index: timelines[index]["audio_s"])
         first = by_length[len(by_length) // 2]
-        sections.append(Section("One utterance, moment by moment", (Timelines(timelines, first, _TIMELINE_NOTE),)))
+        note = f"{view['timelines_of']} {_TIMELINE_NOTE}".strip()
+        sections.append(Section("One utterance, moment by moment", (Timelines(timelines, first, note),)))
     if view["waterfall"] or view["positions"]["points"]:
         sections.append(Section("Why a word takes so long, and where", (Figures((("waterfall",), ("positions",))),)))
     sections.append(Section("The numbers", (_numbers(results),)))

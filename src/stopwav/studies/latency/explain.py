@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.speech.latency import algorithmic_latency
@@ -181,8 +183,8 @@ def ranked(gains: Iterable[Gain]) -> tuple[Gain, ...]:
 
 def _pair(setting: str, a: ComparedEngine, b: ComparedEngine) -> _Pair:
     """Both engines, cut to the rounds that both have: round i of one is paired with round i of the other."""
-    rounds = sorted(a.rounds.keys() & b.rounds.keys())
-    a, b = (replace(engine, rounds={index: engine.rounds[index] for index in rounds}) for engine in (a, b))
+    rounds = sorted(set(a.rounds) & set(b.rounds))
+    a, b = (replace(engine, rounds=rounds) for engine in (a, b))
     transcripts = b.transcripts
     common = (name for name, text in a.transcripts.items() if name in transcripts and transcripts[name] == text)
     return _Pair(setting, a, b, tuple(common))
@@ -198,18 +200,18 @@ def _failure(record: Record, base: str, other: str) -> str:
     return "no round is finished"
 
 
-def _words_per_s(engine: ComparedEngine) -> float | None:
-    """How many words untrained weights wrote per second of audio, over all streams; None for trained ones."""
-    traces = [stream.trace for streams in engine.rounds.values() for stream in streams]
-    audio_s = sum(trace.audio_s for trace in traces)
+def _words_per_s(engine: ComparedEngine, utterances: Sequence[str] | None = None) -> float | None:
+    """How many words untrained weights wrote per second of audio, in all or some utterances; None for trained ones."""
+    chosen: list[int] = np.flatnonzero(engine.streams(utterances)).tolist()
+    audio_s = float(engine.table.audio_s[chosen].sum())
     if not engine.untrained or not audio_s:
         return None
-    return sum(len(trace.text.split()) for trace in traces) / audio_s
+    return sum(len(engine.table.texts[stream].text.split()) for stream in chosen) / audio_s
 
 
 def _other_rate(pair: _Pair) -> str:
     """Why two untrained engines did not do the same work, or "": their rates differ by more than the tolerance."""
-    a, b = (_words_per_s(_only(engine, pair.utterances)) for engine in (pair.a, pair.b))
+    a, b = (_words_per_s(engine, pair.utterances) for engine in (pair.a, pair.b))
     if a is None or b is None or abs(b - a) <= RATE_TOLERANCE * a:
         return ""
     return (
@@ -217,15 +219,6 @@ def _other_rate(pair: _Pair) -> str:
         f"{100 * RATE_TOLERANCE:.0f} % apart, so its times are those of other work; measure more utterances, or use a "
         "checkpoint"
     )
-
-
-def _only(engine: ComparedEngine, utterances: Sequence[str]) -> ComparedEngine:
-    """The engine with these utterances alone."""
-    rounds = {
-        index: [stream for stream in streams if stream.utterance.id in utterances]
-        for index, streams in engine.rounds.items()
-    }
-    return replace(engine, rounds=rounds)
 
 
 def _felt(pairs: Sequence[_Pair]) -> RoundMetric:
@@ -267,5 +260,5 @@ def _ask_wer(pair: _Pair) -> Question:
 
 
 def _algorithmic_s(engine: ComparedEngine) -> float:
-    trace = next(stream.trace for streams in engine.rounds.values() for stream in streams)
-    return algorithmic_latency(trace.chunk_s, trace.lookahead_s)[0]
+    assert engine.table.algorithm_s is not None
+    return algorithmic_latency(*engine.table.algorithm_s)[0]

@@ -73,4 +73,4 @@ def _earlier_speed(engine: str, folder: Path) -> tuple[float, float, str] | None
 def _rtf(streams: list[Piece]) -> float | None:
     traces = [trace_from_json(piece.data["trace"]) for piece in streams]
     audio_s = sum(trace.audio_s for trace in traces)
-    return sum(chunk.service_s for trace in traces for chunk in trace.chunks) / audio_s if audio_s else None
+    return sum(float(trace.service_s.sum()) for trace in traces) / audio_s if audio_s else None

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Piece
-from stopwav.speech.events import Trace, trace_from_json
-from stopwav.speech.latency import (
-    STAGES,
-    WATERFALL,
-    ShownText,
-    WordDelay,
-    algorithmic_latency,
-    average_lagging,
-    backlog_slope,
-    committing_texts,
-    differentiable_average_lagging,
-    erased_words,
-    final_latency,
-    first_word_latency,
-    length_adaptive_average_lagging,
-    shown_texts,
-    stage_seconds,
-    unstable_words,
-    word_delays,
-)
-from stopwav.speech.text import normalise
-from stopwav.speech.utterance import Utterance
-from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
+from stopwav.speech.events import Floats, Integers
+from stopwav.speech.latency import STAGES, WATERFALL, algorithmic_latency
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
+from stopwav.studies.latency.stream_facts import StreamFacts
+from stopwav.studies.latency.stream_table import StreamTable
 
 # Half the listeners, and the one in ten, twenty or a hundred who waits longest.
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
@@ -42,64 +25,32 @@ BY_DEFINITION = "by-definition"
 SAID = (UNTRAINED, NO_TRANSCRIPT, BY_DEFINITION)
 
 
-@dataclass(frozen=True)
-class Stream:
-    """One stream without a failure: its trace, the texts shown, the delay of each word, and its errors.
-
-    Errors are None where the utterance has no transcript.
-    """
-
-    round: int
-    utterance: Utterance
-    trace: Trace
-    texts: list[ShownText]
-    delays: list[WordDelay]
-    errors: ErrorCount | None
-    characters: CharacterErrorCount | None
-
-
-def streams_of(pieces: Sequence[Piece], utterances: dict[str, Utterance]) -> list[Stream]:
-    """Return the streams among the pieces that completed without a failure."""
-    streams = []
-    for piece in pieces:
-        if piece.key[0] != "stream" or piece.status != "ok":
-            continue
-        utterance = utterances[str(piece.key[3])]
-        trace = trace_from_json(piece.data["trace"])
-        texts = shown_texts(trace)
-        delays = word_delays(trace, utterance.words, texts)
-        errors, characters = None, None
-        if utterance.text is not None:
-            words = normalise(utterance.text), texts[-1].words if texts else ()
-            errors, characters = count_word_errors(*words), count_character_errors(*words)
-        streams.append(Stream(int(piece.key[1]), utterance, trace, texts, delays, errors, characters))
-    return streams
-
-
-def stream_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
+def stream_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Return the metrics of streams: of chunks, words, utterances, and ratios of sums."""
     metrics = {
-        **_chunk_metrics(streams, seed),
-        **_word_metrics(streams, seed),
-        **_utterance_metrics(streams, seed),
-        **_ratio_metrics(streams, seed),
+        **_chunk_metrics(table, seed),
+        **_word_metrics(table, seed),
+        **_utterance_metrics(table, seed),
+        **_ratio_metrics(table, seed),
     }
     return {**metrics, "keeps_up": keeps_up(metrics["rtf"], metrics["backlog_slope"])}
 
 
-def _chunk_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
+def _chunk_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Chunk latency, queue, compute and the stages, each over the chunks with audio."""
-    percentiles = _Percentiles([(stream, stream.trace.chunks[:-1]) for stream in streams], seed)
-    metrics = percentiles("chunk_lag", lambda chunk: chunk.lag_s) | percentiles("queue", lambda chunk: chunk.queue_s)
-    metrics |= percentiles("service", lambda chunk: chunk.service_s)
-    stages = {id(chunk): stage_seconds(chunk) for stream in streams for chunk in stream.trace.chunks[:-1]}
-    for path in dict.fromkeys(path for seconds in stages.values() for path in seconds):
-        metrics |= percentiles(_stage_metric(path), lambda chunk, path=path: stages[id(chunk)].get(path, 0.0))  # type: ignore[misc]
+    chunks, chosen = table.chunks, table.chunks.with_audio
+    due_s, start_s, done_s = chunks.due_s[chosen], chunks.start_s[chosen], chunks.done_s[chosen]
+    percentiles = _Percentiles(table, chunks.stream[chosen], seed)
+    metrics = percentiles("chunk_lag", done_s - due_s) | percentiles("queue", start_s - due_s)
+    metrics |= percentiles("service", done_s - start_s)
+    for path, seconds in chunks.stages.items():
+        metrics |= percentiles(_stage_metric(path), seconds[chosen])
     if "features_p95" in metrics and "copy_p95" not in metrics:
         # An engine that marks its stages and copies nothing spends no time on it: a zero, and not a gap.
-        metrics |= percentiles("copy", lambda chunk: 0.0)
-    longest, mean = algorithmic_latency(streams[0].trace.chunk_s, streams[0].trace.lookahead_s)
-    metrics |= percentiles("longest_wait", lambda chunk: longest + chunk.lag_s)
+        metrics |= percentiles("copy", np.zeros(due_s.size))
+    assert table.algorithm_s is not None
+    longest, mean = algorithmic_latency(*table.algorithm_s)
+    metrics |= percentiles("longest_wait", longest + (done_s - due_s))
     metrics["algorithmic_latency"] = _exact(longest, "chunk + look-ahead, by definition")
     metrics["algorithmic_latency_mean"] = _exact(mean, "chunk / 2 + look-ahead, by definition")
     metrics["sum_of_p95s"] = _sum_of_p95s(metrics)
@@ -126,92 +77,84 @@ def _sum_of_p95s(metrics: Mapping[str, Estimate]) -> Estimate:
     return Estimate(total, unit="s", n=lag.n, note=note, code=BY_DEFINITION)
 
 
-def _word_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
+def _word_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Delays of the reference words that were recognised, and the share of each cause, over streams with word times."""
-    timed = [stream for stream in streams if stream.delays]
-    shown = [(s, [delay for delay in s.delays if delay.waterfall is not None]) for s in timed]
-    stable = [(s, [delay for delay in s.delays if delay.committed_s is not None]) for s in timed]
-    metrics = _Percentiles(shown, seed)("word_latency", lambda delay: delay.latency_s)
-    metrics |= _Percentiles(stable, seed)("stabilisation", lambda delay: delay.stabilisation_s)
-    metrics |= _Percentiles(stable, seed)("committed_latency", lambda delay: delay.committed_s)
-    metrics["word_latency_mean"] = _mean(shown, lambda delay: delay.latency_s, seed)
+    words, shown, stable = table.words, table.words.shown, table.words.stable
+    of_shown = _Percentiles(table, words.stream[shown], seed)
+    of_stable = _Percentiles(table, words.stream[stable], seed)
+    stabilisation_s = words.stable_s - words.shown_s
+    metrics = of_shown("word_latency", words.latency_s[shown])
+    metrics |= of_stable("stabilisation", stabilisation_s[stable])
+    metrics |= of_stable("committed_latency", words.committed_s[stable])
+    metrics["word_latency_mean"] = of_shown.mean(words.latency_s[shown])
     for part in WATERFALL:
-        metrics[f"waterfall_{part}"] = _mean(shown, lambda delay, part=part: delay.waterfall[part], seed)  # type: ignore[misc]
-    shares: dict[str, Callable[[WordDelay], float]] = {
-        "waiting": lambda delay: sum((delay.waterfall or {})[part] for part in WAITING),
-        "queue": lambda delay: (delay.waterfall or {})["queue"],
-        "computing": lambda delay: sum((delay.waterfall or {})[part] for part in COMPUTING),
-        "stabilisation": lambda delay: delay.stabilisation_s or 0.0,
+        metrics[f"waterfall_{part}"] = of_shown.mean(words.parts[part][shown])
+    shares = {
+        "waiting": sum(words.parts[part] for part in WAITING),
+        "queue": words.parts["queue"],
+        "computing": sum(words.parts[part] for part in COMPUTING),
+        "stabilisation": stabilisation_s,
     }
-    for name, part_of in shares.items():
-        metrics[f"share_{name}"] = _share(stable, part_of, seed)
+    for name, seconds in shares.items():
+        metrics[f"share_{name}"] = _share(table, np.asarray(seconds), seed)
     return metrics
 
 
-def _share(pairs: Sequence[tuple[Stream, list[WordDelay]]], part: Callable[[WordDelay], float], seed: int) -> Estimate:
+def _share(table: StreamTable, parts_s: Floats, seed: int) -> Estimate:
     """Σ part / Σ committed latency."""
-    parts = [sum(part(delay) for delay in delays) for _, delays in pairs]
-    totals = [sum(delay.committed_s or 0.0 for delay in delays) for _, delays in pairs]
-    if sum(totals) <= 0:
+    words, stable = table.words, table.words.stable
+    timed = table.word_count > 0
+    parts, totals = (
+        table.sum_by_stream(seconds[stable], words.stream[stable])[timed] for seconds in (parts_s, words.committed_s)
+    )
+    if totals.sum() <= 0:
         return Estimate(None, note="words are committed before they end: there is no wait to divide")
-    return cluster_ratio(parts, totals, *_labels(stream for stream, _ in pairs), seed=seed)
+    return cluster_ratio(parts, totals, table.utterance[timed], table.round[timed], seed=seed)
 
 
-def _utterance_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
+def _utterance_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Metrics with one value per stream: first partial, final text, lagging, backlog."""
-    once: list[tuple[Stream, list[Stream]]] = [(stream, [stream]) for stream in streams]
-    percentiles = _Percentiles(once, seed)
-    metrics = percentiles("first_word_latency", lambda s: first_word_latency(s.utterance.words, s.texts)[0])
-    metrics |= percentiles("first_word_latency_from_start", lambda s: first_word_latency(s.utterance.words, s.texts)[1])
-    metrics |= percentiles("final_latency", lambda s: final_latency(s.trace, s.utterance.words)[0])
-    metrics |= percentiles("final_latency_from_end", lambda s: final_latency(s.trace, s.utterance.words)[1])
-    for suffix, aware in (("", False), ("_ca", True)):
-        for name in ("al", "laal", "dal"):
-            metrics[name + suffix] = _mean(once, lambda s, name=name, aware=aware: _lagging(s, name, aware), seed)  # type: ignore[misc]
-    metrics["backlog_slope"] = _mean(once, lambda s: backlog_slope(s.trace), seed, unit="s/s")
+    columns = dict(zip(StreamFacts._fields, np.array(table.facts, dtype=float).T, strict=True))
+    metrics: dict[str, Estimate] = {}
+    for name, values in columns.items():
+        known = np.isfinite(values)
+        of_streams = _Percentiles(table, np.flatnonzero(known), seed)
+        if name.startswith(("first", "final")):
+            metrics |= of_streams(name, values[known])
+        else:
+            metrics[name] = of_streams.mean(values[known], "s/s" if name == "backlog_slope" else "s")
     return metrics
 
 
-def _lagging(stream: Stream, name: str, computation_aware: bool) -> float | None:
-    chunks, audio_s = stream.trace.chunks, stream.trace.audio_s
-    commits = committing_texts(stream.texts)
-    delays = [text.time_s if computation_aware else chunks[text.chunk].due_s for text in commits]
-    if name == "dal":
-        return differentiable_average_lagging(delays, audio_s)
-    if stream.errors is None:
-        return None
-    lagging = average_lagging if name == "al" else length_adaptive_average_lagging
-    return lagging(delays, audio_s, stream.errors.words)
-
-
-def _ratio_metrics(streams: Sequence[Stream], seed: int) -> dict[str, Estimate]:
+def _ratio_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Ratios of sums over streams."""
-    labels = _labels(streams)
-    service = [sum(chunk.service_s for chunk in s.trace.chunks) for s in streams]
-    audio = [s.trace.audio_s for s in streams]
-    final = [len(s.texts[-1].words) if s.texts else 0 for s in streams]
-    transcribed = [(s, s.errors, s.characters) for s in streams if s.errors is not None and s.characters is not None]
-    of_transcribed = _labels(s for s, _, _ in transcribed)
-    words = [(errors.errors, errors.words) for _, errors, _ in transcribed]
-    characters = [(errors.errors, errors.characters) for _, _, errors in transcribed]
-    rtf = cluster_ratio(service, audio, *labels, seed=seed, positive=True)
+    every = np.ones(len(table), dtype=bool)
+    final = np.array([len(text.committed_by) for text in table.texts])
+    transcribed = np.array([text.errors is not None for text in table.texts], dtype=bool)
+    words = [(text.errors.errors, text.errors.words) for text in table.texts if text.errors is not None]
+    characters = [
+        (text.characters.errors, text.characters.characters) for text in table.texts if text.characters is not None
+    ]
+    ratio = _Ratio(table, seed)
+    rtf = ratio(table.service_s, table.audio_s, every, positive=True)
     metrics = {
         "rtf": rtf,
         "rtfx": inverse(rtf),
-        "wer": cluster_ratio(*_columns(words), *of_transcribed, seed=seed),
-        "cer": cluster_ratio(*_columns(characters), *of_transcribed, seed=seed),
-        "upwr": cluster_ratio([unstable_words(s.texts) for s in streams], final, *labels, seed=seed),
-        "normalised_erasure": cluster_ratio([erased_words(s.texts) for s in streams], final, *labels, seed=seed),
+        "wer": ratio(*_columns(words), transcribed),
+        "cer": ratio(*_columns(characters), transcribed),
+        "upwr": ratio(np.array([text.unstable_words for text in table.texts]), final, every),
+        "normalised_erasure": ratio(np.array([text.erased_words for text in table.texts]), final, every),
     }
-    timed = [s for s in streams if s.delays]
-    recognised = [sum(delay.shown_s is not None for delay in s.delays) for s in timed]
-    share = cluster_ratio(recognised, [len(s.delays) for s in timed], *_labels(timed), seed=seed)
+    timed = table.word_count > 0
+    recognised = np.bincount(table.words.stream[table.words.shown], minlength=len(table))
+    share = ratio(recognised[timed], table.word_count[timed], timed)
     metrics["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
     return metrics
 
 
-def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[Integers, Integers]:
+    top, bottom = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return top, bottom
 
 
 def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:
@@ -259,36 +202,35 @@ def _per_process(values: Sequence[float], unit: str, note: str = "") -> Estimate
 
 
 class _Percentiles:
-    """Percentiles of a value of each item of each stream, with intervals over utterances."""
+    """Percentiles and means of values that belong to streams, with intervals over utterances."""
 
-    def __init__(self, items: Sequence[tuple[Stream, Sequence[Any]]], seed: int) -> None:
-        self._items, self._seed = items, seed
+    def __init__(self, table: StreamTable, streams: Integers, seed: int) -> None:
+        self._clusters, self._rounds, self._seed = table.utterance[streams], table.round[streams], seed
 
-    def __call__(self, name: str, value: Callable[[Any], float | None]) -> dict[str, Estimate]:
-        values, clusters, rounds = _values(self._items, value)
-        estimates = cluster_percentiles(values, clusters, PERCENTILES, rounds=rounds, seed=self._seed, unit="s")
+    def __call__(self, name: str, values: Floats) -> dict[str, Estimate]:
+        estimates = cluster_percentiles(
+            values, self._clusters, PERCENTILES, rounds=self._rounds, seed=self._seed, unit="s"
+        )
         return {f"{name}_p{round(100 * p)}": estimate for p, estimate in estimates.items()}
 
-
-def _mean(
-    items: Sequence[tuple[Stream, Sequence[Any]]], value: Callable[[Any], float | None], seed: int, unit: str = "s"
-) -> Estimate:
-    values, clusters, rounds = _values(items, value)
-    return cluster_mean(values, clusters, rounds=rounds, seed=seed, unit=unit)
+    def mean(self, values: Floats, unit: str = "s") -> Estimate:
+        """Return the mean of the values."""
+        return cluster_mean(values, self._clusters, rounds=self._rounds, seed=self._seed, unit=unit)
 
 
-def _values(
-    items: Sequence[tuple[Stream, Sequence[Any]]], value: Callable[[Any], float | None]
-) -> tuple[list[float], list[str], list[int]]:
-    rows = [
-        (number, stream.utterance.id, stream.round)
-        for stream, parts in items
-        for part in parts
-        if (number := value(part)) is not None
-    ]
-    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+class _Ratio:
+    """The ratio of two sums over streams, with its interval over utterances."""
 
+    def __init__(self, table: StreamTable, seed: int) -> None:
+        self._table, self._seed = table, seed
 
-def _labels(streams: Iterable[Stream]) -> tuple[list[str], list[int]]:
-    pairs = [(stream.utterance.id, stream.round) for stream in streams]
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    def __call__(
+        self,
+        top: NDArray[np.number],
+        bottom: NDArray[np.number],
+        chosen: NDArray[np.bool_],
+        *,
+        positive: bool = False,
+    ) -> Estimate:
+        clusters, rounds = self._table.utterance[chosen], self._table.round[chosen]
+        return cluster_ratio(top, bottom, clusters, rounds, seed=self._seed, positive=positive)

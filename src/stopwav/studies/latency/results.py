@@ -7,34 +7,30 @@ from typing import Any
 
 from stopwav.errors import Caution
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Piece, Record, Result
-from stopwav.speech.events import trace_from_json
-from stopwav.speech.utterance import Utterance
 from stopwav.stats import Estimate
-from stopwav.studies.corpus_header import engine_names, failed_utterances, header_warnings, utterance_from_json
+from stopwav.studies.corpus_header import failed_utterances, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS
-from stopwav.studies.latency.metrics import Stream, process_metrics, stream_metrics, streams_of
+from stopwav.studies.latency.metrics import process_metrics, stream_metrics
+from stopwav.studies.latency.stream_table import StreamTable, stream_tables
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
 from stopwav.studies.study import StudyRun
 
 
 def latency_results(record: Record) -> list[Result]:
     """Return one result per engine."""
-    spec = record.header.spec
-    corpus = record.header.corpus
-    utterances = {fields["id"]: utterance_from_json(fields) for fields in corpus["utterances"]}
+    tables = stream_tables(record)
     results = []
-    for name in engine_names(spec["engines"]):
+    for name, table in tables.items():
         pieces = [piece for piece in record.pieces if piece.key[2] == name]
-        streams = streams_of(pieces, utterances)
         failed = [piece for piece in pieces if piece.key[0] == "stream" and piece.status != "ok"]
         failures = failed_utterances("stream", ((str(piece.key[3]), piece) for piece in failed))
         results.append(
             Result(
                 name=name,
-                params=_params(record, pieces, streams),
-                status="ok" if streams else failed[0].status if failed else "skipped",
-                metrics=_metrics(streams, pieces, spec["seed"]),
-                warnings=(*failures, *_warnings(record, pieces, (stream.utterance for stream in streams))),
+                params=_params(record, pieces, table),
+                status="ok" if len(table) else failed[0].status if failed else "skipped",
+                metrics=_metrics(table, pieces, record.header.spec["seed"]),
+                warnings=(*failures, *_warnings(record, pieces, table)),
             )
         )
     return results
@@ -45,15 +41,19 @@ def latency_texts(run: StudyRun) -> list[RecognisedText]:
     record = run.record
     utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
     texts = []
-    for name in engine_names(record.header.spec["engines"]):
+    for name, table in stream_tables(record).items():
         pieces = [piece for piece in record.pieces if piece.key[2] == name]
-        attempts = [
-            Attempt(utterances[str(piece.key[3])], trace_from_json(piece.data["trace"]).text)
-            if piece.status == "ok"
-            else Attempt(utterances[str(piece.key[3])], None, f"{piece.status}: {piece.message}")
-            for piece in pieces
-            if piece.key[0] == "stream"
-        ]
+        completed = iter(table.texts)
+        attempts = []
+        for piece in pieces:
+            if piece.key[0] != "stream":
+                continue
+            utterance = utterances[str(piece.key[3])]
+            if piece.status == "ok":
+                said = next(completed)
+                attempts.append(Attempt(utterance, said.text, errors=said.errors, characters=said.characters))
+            else:
+                attempts.append(Attempt(utterance, None, f"{piece.status}: {piece.message}"))
         texts += recognised_texts(name, attempts, untrained=is_untrained(pieces))
     return texts
 
@@ -86,33 +86,35 @@ def _without(
     }
 
 
-def _params(record: Record, pieces: Sequence[Piece], streams: Sequence[Stream]) -> dict[str, Any]:
+def _params(record: Record, pieces: Sequence[Piece], table: StreamTable) -> dict[str, Any]:
     header = record.header
     loads = [piece for piece in pieces if piece.key[0] == "load"]
+    first_round = table.round == table.round[:1]
+    transcribed = [position for position, text in zip(table.utterance, table.texts, strict=True) if text.errors is not None]
     return {
         "engine": loads[0].data["engine"] if loads else {},
         "corpus": header.corpus["name"],
-        "utterances": len({stream.utterance.id for stream in streams}),
-        "transcripts": len({stream.utterance.id for stream in streams if stream.errors is not None}),
-        "audio_s": sum(s.trace.audio_s for s in streams if s.round == streams[0].round),
-        "words": sum(len(s.utterance.words) for s in streams if s.round == streams[0].round),
-        "chunk_s": streams[0].trace.chunk_s if streams else None,
+        "utterances": len(set(table.utterance.tolist())),
+        "transcripts": len(set(transcribed)),
+        "audio_s": sum(table.audio_s[first_round].tolist()),
+        "words": sum(len(table.utterances[position].words) for position in table.utterance[first_round]),
+        "chunk_s": table.algorithm_s[0] if table.algorithm_s else None,
         "pace": header.spec["pace"],
         "rounds": header.spec["rounds"],
         "normaliser": "{name} {version}".format(**header.normaliser),
     }
 
 
-def _metrics(streams: Sequence[Stream], pieces: Sequence[Piece], seed: int) -> dict[str, Estimate]:
-    if not streams:
+def _metrics(table: StreamTable, pieces: Sequence[Piece], seed: int) -> dict[str, Estimate]:
+    if not len(table):
         return {}
-    metrics = {**stream_metrics(streams, seed), **process_metrics(pieces)}
-    if all(stream.errors is None for stream in streams):
+    metrics = {**stream_metrics(table, seed), **process_metrics(pieces)}
+    if all(text.errors is None for text in table.texts):
         metrics = _without(metrics, needs_transcript, WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     return _without(metrics, rests_on_text, UNTRAINED, UNTRAINED) if is_untrained(pieces) else metrics
 
 
-def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utterance]) -> list[Caution]:
+def _warnings(record: Record, pieces: Sequence[Piece], table: StreamTable) -> list[Caution]:
     """The warnings of an engine, of the machine, of the corpus, and of the run as a whole."""
     problems = record.header.corpus["problems"]
     warnings = [Caution("corpus", f"{problem['where']}: {problem['message']}") for problem in problems]
@@ -121,7 +123,8 @@ def _warnings(record: Record, pieces: Sequence[Piece], utterances: Iterable[Utte
             warnings += [Caution(code, message) for code, message in piece.data["cautions"]]
             warnings += [Caution("engine", note) for note in piece.data["engine"]["notes"]]
     warnings += header_warnings(record.header)
-    untimed = {utterance.id for utterance in utterances if not utterance.words and utterance.text is not None}
+    streamed = (table.utterances[position] for position in set(table.utterance.tolist()))
+    untimed = [utterance for utterance in streamed if not utterance.words and utterance.text is not None]
     if untimed:
         count = "1 utterance has" if len(untimed) == 1 else f"{len(untimed)} utterances have"
         warnings.append(Caution("no-word-times", f"{count} no word times, so no word latency"))

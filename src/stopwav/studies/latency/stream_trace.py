@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stopwav.record import Piece, Record
-from stopwav.speech.events import Chunk, Trace, trace_from_json
+from stopwav.speech.events import Chunk, Trace
 from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.latency.stream_table import read_trace
 
 Event = dict[str, Any]
 # The round and the utterance of a stream.
@@ -59,12 +60,12 @@ def _offsets(record: Record) -> dict[Place, int]:
 
 
 def _trace(piece: Piece) -> Trace | None:
-    return trace_from_json(piece.data["trace"]) if piece.data.get("trace") else None
+    return read_trace(piece) if piece.read().get("trace") else None
 
 
 def _length_ns(piece: Piece) -> int:
     trace = _trace(piece)
-    return 0 if trace is None else _ns(max([trace.audio_s, *(chunk.done_s for chunk in trace.chunks)]))
+    return 0 if trace is None else _ns(float(max([trace.audio_s, *trace.done_s[-1:]])))
 
 
 def _process(process: int, label: str, pieces: Sequence[Piece], offsets: dict[Place, int]) -> list[Event]:
@@ -97,10 +98,10 @@ def _stream(piece: Piece, offset: int) -> Iterator[Event]:
     if trace is None:
         return
     kind = "failed" if failed else "chunk"
-    for number, chunk in enumerate(trace.chunks):
-        last = not failed and number == len(trace.chunks) - 1
+    for number, chunk in enumerate(trace.chunks()):
+        last = not failed and number == len(trace.due_s) - 1
         yield from _chunk(chunk, "end of stream" if last else f"chunk {number + 1}", kind, offset)
-    yield from _waiting(trace.chunks, offset)
+    yield from _waiting(trace, offset)
 
 
 def _chunk(chunk: Chunk, title: str, kind: str, offset: int) -> Iterator[Event]:
@@ -120,10 +121,11 @@ def _chunk(chunk: Chunk, title: str, kind: str, offset: int) -> Iterator[Event]:
         yield _instant(TEXT, "hypothesis", text, done)
 
 
-def _waiting(chunks: Sequence[Chunk], offset: int) -> Iterator[Event]:
+def _waiting(trace: Trace, offset: int) -> Iterator[Event]:
     """The number of chunks that wait, each time it changes."""
-    waited = [chunk for chunk in chunks if _ns(chunk.start_s) > _ns(chunk.due_s)]
-    changes = [(_ns(chunk.due_s), 1) for chunk in waited] + [(_ns(chunk.start_s), -1) for chunk in waited]
+    pairs = [(_ns(due_s), _ns(start_s)) for due_s, start_s in zip(trace.due_s, trace.start_s, strict=True)]
+    waited = [(due, start) for due, start in pairs if start > due]
+    changes = [(due, 1) for due, _ in waited] + [(start, -1) for _, start in waited]
     waiting = 0
     for moment, change in sorted(changes):
         waiting += change
@@ -144,4 +146,4 @@ def _cut(name: str) -> str:
 
 
 def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+    return round(float(seconds) * 1e9)

@@ -18,7 +18,7 @@ from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.sampler import MAX_WARMUP_S, warm_up
 from stopwav.record import Piece, Record
 from stopwav.speech.audio import Audio, load
-from stopwav.speech.events import Chunk, Hypothesis, Stage, Trace
+from stopwav.speech.events import Chunk, Hypothesis, Stage, TraceBuilder
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.latency.spec import LatencySpec
@@ -99,16 +99,16 @@ class StreamRunner:
         audio = self._load(utterance)
         # Collect our own garbage before the stream, not during one of its chunks.
         gc.collect()
-        chunks: list[Chunk] = []
+        chunks = TraceBuilder()
         failure = ""
         try:
             for call in self._feed(audio, pace):
-                chunks.append(_chunk(call))
+                chunks.add(_chunk(call))
         except Exception as error:  # whatever an engine raises is a result
             if is_out_of_memory(error):
                 raise
             failure = f"{self._place(audio, len(chunks))}: {describe_error(error)}"
-        trace = Trace(audio.duration_s, self._chunk_s, self._engine.info.lookahead_s, tuple(chunks))
+        trace = chunks.trace(audio.duration_s, self._chunk_s, self._engine.info.lookahead_s)
         return {"trace": trace.to_json(), "failure": failure}
 
     def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:

@@ -1,0 +1,289 @@
+"""The streams of an engine by column: everything that metrics, charts and verdicts need of them, and nothing else.
+
+A corpus may have a hundred thousand utterances. Their traces and texts do not fit in memory as objects; as columns they
+do, and a metric over all of them takes a moment.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stopwav.errors import StopwavError
+from stopwav.record import Piece, Record
+from stopwav.speech.events import Floats, Integers, Trace, trace_from_json
+from stopwav.speech.latency import earliest_chunks, waterfalls
+from stopwav.speech.utterance import Utterance
+from stopwav.studies.corpus_header import engine_names, utterance_from_json
+from stopwav.studies.latency.stream_facts import StreamFacts, TextFacts, stream_facts, text_facts
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """The chunks of all streams, one after the other; that which ended a stream is the last of it."""
+
+    stream: Integers
+    due_s: Floats
+    start_s: Floats
+    done_s: Floats
+    # Seconds by stage, of the stages that chunks with audio have, and `other`; in the order in which they occur.
+    stages: Mapping[str, Floats]
+
+    @cached_property
+    def with_audio(self) -> Flags:
+        """Whether a chunk has audio: all but the last of each stream."""
+        return np.append(self.stream[1:] == self.stream[:-1], False) if self.stream.size else self.stream > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The reference words of all streams: their ends, when they were shown and when they became stable, NaN if never.
+
+    The parts of their latency are those of the words that were shown, and 0 for the others.
+    """
+
+    stream: Integers
+    end_s: Floats
+    shown_s: Floats
+    stable_s: Floats
+    parts: Mapping[str, Floats]
+
+    @property
+    def shown(self) -> Flags:
+        """Whether a word was shown."""
+        return np.isfinite(self.shown_s)
+
+    @property
+    def stable(self) -> Flags:
+        """Whether a word was shown and stayed."""
+        return np.isfinite(self.stable_s)
+
+    @property
+    def latency_s(self) -> Floats:
+        """From the end of each word to its first correct appearance."""
+        return self.shown_s - self.end_s
+
+    @property
+    def committed_s(self) -> Floats:
+        """From the end of each word to the moment after which it never changed."""
+        return self.stable_s - self.end_s
+
+
+@dataclass(frozen=True, eq=False)
+class StreamTable:
+    """The streams of one engine that completed without a failure."""
+
+    utterances: Sequence[Utterance]
+    # One entry per stream; the utterance is a position in `utterances`.
+    utterance: Integers
+    round: Integers
+    audio_s: Floats
+    # Chunk and look-ahead of the first stream; None where there is none.
+    algorithm_s: tuple[float, float] | None
+    facts: Sequence[StreamFacts]
+    texts: Sequence[TextFacts]
+    chunks: Chunks
+    words: Words
+
+    def __len__(self) -> int:
+        return len(self.utterance)
+
+    def sum_by_stream(self, values: Floats, streams: Integers) -> Floats:
+        """Return the sum of the values of each stream."""
+        return np.bincount(streams, values, minlength=len(self)).astype(float)
+
+    @cached_property
+    def service_s(self) -> Floats:
+        """The time that each stream was computed, its end included."""
+        return self.sum_by_stream(self.chunks.done_s - self.chunks.start_s, self.chunks.stream)
+
+    @cached_property
+    def word_count(self) -> Integers:
+        """The reference words with times of each stream."""
+        return np.bincount(self.words.stream, minlength=len(self))
+
+    def without_words(self) -> StreamTable:
+        """Return the table without words: those that random weights happened to write were not waited for."""
+        nothing = np.zeros(0)
+        none = Words(np.zeros(0, dtype=np.int64), nothing, nothing, nothing, dict.fromkeys(self.words.parts, nothing))
+        return replace(self, words=none)
+
+
+_TABLES: WeakKeyDictionary[Record, tuple[int, dict[str, StreamTable]]] = WeakKeyDictionary()
+# By hashes of utterance and texts. The rounds of an engine mostly have the same texts, and so do two runs of it; finding
+# out what texts say is most of the work.
+_TEXTS: WeakValueDictionary[tuple[int, int], TextFacts] = WeakValueDictionary()
+
+
+def stream_tables(record: Record) -> dict[str, StreamTable]:
+    """Return the streams of each engine of a run; they are read once."""
+    count, tables = _TABLES.get(record, (-1, {}))
+    if count != len(record.pieces):
+        tables = _read_tables(record)
+        _TABLES[record] = (len(record.pieces), tables)
+    return tables
+
+
+def read_trace(piece: Piece) -> Trace:
+    """Return the trace of a stream; an error that names the line where it is none."""
+    try:
+        trace = trace_from_json(piece.read()["trace"])
+        if piece.status == "ok" and not trace.due_s.size:
+            raise ValueError("it has no chunks")
+        return trace
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise StopwavError(f"{piece.where}: not the trace of a stream ({reason[:120]}); remove that line") from error
+
+
+def _read_tables(record: Record) -> dict[str, StreamTable]:
+    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    positions = {utterance.id: position for position, utterance in enumerate(utterances)}
+    hashes = [hash(utterance) for utterance in utterances]
+    builders = {name: _Builder(utterances, hashes) for name in engine_names(record.header.spec["engines"])}
+    for piece in record.pieces:
+        if piece.key[0] == "stream" and piece.status == "ok":
+            builder, position, index = _place(piece, builders, positions)
+            builder.add(read_trace(piece), position, index)
+    return {name: builder.table() for name, builder in builders.items()}
+
+
+def _place(
+    piece: Piece, builders: Mapping[str, _Builder], positions: Mapping[str, int]
+) -> tuple[_Builder, int, int]:
+    """The engine, utterance and round of a stream."""
+    try:
+        _, index, engine, utterance = piece.key
+        return builders[str(engine)], positions[str(utterance)], int(index)
+    except (KeyError, ValueError) as error:
+        raise StopwavError(
+            f"{piece.where}: {piece.key} is no stream of an engine and utterance of this run; remove that line"
+        ) from error
+
+
+@dataclass
+class _Builder:
+    """Takes the streams of one engine one by one, and keeps their columns."""
+
+    utterances: Sequence[Utterance]
+    # A number for each utterance: its transcript and words.
+    hashes: Sequence[int]
+    utterance: array[int] = field(default_factory=lambda: array("q"))
+    round: array[int] = field(default_factory=lambda: array("q"))
+    audio_s: array[float] = field(default_factory=lambda: array("d"))
+    algorithm_s: tuple[float, float] | None = None
+    facts: list[StreamFacts] = field(default_factory=list)
+    texts: list[TextFacts] = field(default_factory=list)
+    lengths: array[int] = field(default_factory=lambda: array("q"))
+    # due, start, done
+    times: tuple[array[float], ...] = field(default_factory=lambda: tuple(array("d") for _ in range(3)))
+    stages: dict[str, array[float]] = field(default_factory=dict)
+    order: dict[str, None] = field(default_factory=dict)
+    # Of each reference word: the stream, its end, and the chunks that could show it first, that did, and that made it
+    # stable, or -1.
+    word_stream: array[int] = field(default_factory=lambda: array("q"))
+    word_end_s: array[float] = field(default_factory=lambda: array("d"))
+    word_chunks: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(3)))
+    lookahead_s: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, trace: Trace, position: int, index: int) -> None:
+        """Add a stream: its trace, the position of its utterance, and its round."""
+        utterance = self.utterances[position]
+        key = (self.hashes[position], hash((trace.due_s.tobytes(), trace.texts)))
+        texts = _TEXTS.get(key)
+        if texts is None:
+            texts = _TEXTS[key] = text_facts(trace, utterance)
+        self._add_words(trace, utterance, texts)
+        self._add_chunks(trace)
+        self.utterance.append(position)
+        self.round.append(index)
+        self.audio_s.append(trace.audio_s)
+        self.algorithm_s = self.algorithm_s or (trace.chunk_s, trace.lookahead_s)
+        self.texts.append(texts)
+        self.facts.append(stream_facts(trace, utterance, texts))
+
+    def _add_words(self, trace: Trace, utterance: Utterance, texts: TextFacts) -> None:
+        if not utterance.words:
+            return
+        end_s = np.array([word.end_s for word in utterance.words])
+        start = len(self.times[0])
+        self.word_stream.extend([len(self.utterance)] * len(end_s))
+        self.word_end_s.frombytes(end_s.tobytes())
+        self.lookahead_s.extend([trace.lookahead_s] * len(end_s))
+        chunks = (earliest_chunks(trace, end_s), texts.shown_by, texts.stable_by)
+        for column, own in zip(self.word_chunks, chunks, strict=True):
+            column.frombytes(np.where(own < 0, -1, own + start).tobytes())
+
+    def _add_chunks(self, trace: Trace) -> None:
+        before, count = len(self.times[0]), len(trace.due_s)
+        self.lengths.append(count)
+        for column, own in zip(self.times, (trace.due_s, trace.start_s, trace.done_s), strict=True):
+            column.frombytes(own.tobytes())
+        self._note_order(trace)
+        for path in trace.stages.paths:
+            if path not in self.stages:
+                self.stages[path] = array("d", bytes(8 * before))
+        for path, column in self.stages.items():
+            seconds = trace.stage_seconds.get(path)
+            column.frombytes(bytes(8 * count) if seconds is None else seconds.tobytes())
+
+    def _note_order(self, trace: Trace) -> None:
+        """Note the stages of chunks with audio in the order in which they occur; `other` is in every chunk."""
+        stages = trace.stages
+        if len(trace.due_s) < 2 or self.order.keys() >= {*stages.paths, "other"}:
+            return
+        first_chunk = {path: stages.chunk[stages.path == number].min() for number, path in enumerate(stages.paths)}
+        first = [path for path in stages.paths if first_chunk[path] == 0]
+        later = [path for path in stages.paths if 0 < first_chunk[path] < len(trace.due_s) - 1]
+        self.order.update(dict.fromkeys([*first, "other", *later]))
+
+    def table(self) -> StreamTable:
+        """Return the table of all streams."""
+        due_s, start_s, done_s = (np.frombuffer(column, dtype=float) for column in self.times)
+        lengths = np.frombuffer(self.lengths, dtype=np.int64)
+        stages = {path: np.frombuffer(column, dtype=float) for path, column in self.stages.items()}
+        stages["other"] = done_s - start_s - sum(own for path, own in stages.items() if "/" not in path)
+        chunks = Chunks(
+            np.repeat(np.arange(lengths.size), lengths), due_s, start_s, done_s, {path: stages[path] for path in self.order}
+        )
+        return StreamTable(
+            self.utterances,
+            np.frombuffer(self.utterance, dtype=np.int64),
+            np.frombuffer(self.round, dtype=np.int64),
+            np.frombuffer(self.audio_s, dtype=float),
+            self.algorithm_s,
+            self.facts,
+            self.texts,
+            chunks,
+            self._words(chunks, stages),
+        )
+
+    def _words(self, chunks: Chunks, stages: Mapping[str, Floats]) -> Words:
+        earliest, shown_by, stable_by = (np.frombuffer(column, dtype=np.int64) for column in self.word_chunks)
+        end_s, lookahead_s = (np.frombuffer(column, dtype=float) for column in (self.word_end_s, self.lookahead_s))
+        times = chunks.due_s, chunks.start_s, chunks.done_s
+        shown = shown_by >= 0
+        # A word that was not shown counts as shown by the chunk that could have, and has no parts.
+        parts = waterfalls(*times, stages, end_s, lookahead_s, earliest, np.where(shown, shown_by, earliest))
+        return Words(
+            np.frombuffer(self.word_stream, dtype=np.int64),
+            end_s,
+            _times(chunks.done_s, shown_by),
+            _times(chunks.done_s, stable_by),
+            {part: np.where(shown, seconds, 0.0) for part, seconds in parts.items()},
+        )
+
+
+def _times(done_s: Floats, chunk: Integers) -> Floats:
+    """When these chunks were done; NaN for -1."""
+    times: Any = np.where(chunk < 0, np.nan, done_s[chunk]) if done_s.size else np.zeros(0)
+    return np.asarray(times, dtype=float)
