@@ -140,8 +140,8 @@ class Matcher:
         if self._codes is None:
             codes = [self._numbers.setdefault(other, len(self._numbers)) for other in self._reference]
             self._codes = np.array([-2, *codes], dtype=np.int64)
-        codes = self._codes[self._agreed + first : self._agreed + last + 1]
-        equal: NDArray[np.bool_] = np.equal(codes, self._numbers.get(word, -1))
+        expected = self._codes[self._agreed + first : self._agreed + last + 1]
+        equal: NDArray[np.bool_] = np.equal(expected, self._numbers.get(word, -1))
         if first == 0:
             equal[0] = False
         return equal

@@ -14,7 +14,7 @@ from stopwav.record import Piece, Record
 from stopwav.speech.audio import load
 from stopwav.speech.events import Trace
 from stopwav.speech.utterance import Utterance
-from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.corpus_header import duration_s, utterance_from_json
 from stopwav.studies.latency.stream_table import StreamTable, read_trace
 
 # Utterances to replay: more than anybody opens, and few enough for a page of some megabytes.
@@ -135,10 +135,10 @@ def _texts(trace: Trace, count: int) -> list[list[Any]]:
 
 
 def _envelope(utterance: Utterance, audio_s: float, columns: int) -> tuple[list[int] | None, str]:
-    """The waveform of the audio: the peak of each column in 64 levels, or why there is none."""
+    """The waveform of the audio that is drawn: the peak of each column in 64 levels, or why there is none."""
     try:
-        end_s = utterance.start_s + audio_s
-        end_s = end_s if utterance.end_s is None else min(end_s, utterance.end_s)
+        whole_s = duration_s(utterance)
+        end_s = utterance.end_s if audio_s >= whole_s else utterance.start_s + audio_s
         audio = load(Path(utterance.path), ENVELOPE_RATE_HZ, utterance.start_s, end_s)
     except (StopwavError, OSError, ValueError) as error:
         return None, f"no waveform: {error}"
