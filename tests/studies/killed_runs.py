@@ -91,13 +91,14 @@ class Life:
             self._wait(random_.uniform(0, 1.5))
         else:
             self._pieces = self._wait_for_pieces(self._pieces + random_.randint(1, most))
-            self._wait(random_.uniform(0, 0.3))
+            # As the next piece begins, or in the midst of it.
+            self._wait(random_.uniform(0, random_.choice([0.05, 0.5, 2.0])))
         return self._process.poll() is None
 
     def kill(self, random_: random.Random) -> int:
         """Kill the command, one of its workers, or all of them; return 1 where there was something to kill."""
         workers = [pid for pid in self._processes() if pid != self._process.pid]
-        victim = random_.choice(["command", "worker", "worker", "all"])
+        victim = random_.choice(["command", "command", "worker", "worker", "all"])
         if victim == "worker" and workers:
             return _kill(random_.choice(workers), random_.choice([signal.SIGKILL, signal.SIGSEGV]))
         victims = [self._process.pid, *(workers if victim == "all" else [])]

@@ -21,17 +21,30 @@ SOAK = {"latency": 60, "grid": 50, "compare": 50, "loss": 20, "step": 20}
 MOST = {"latency": 6, "grid": 1, "compare": 6, "loss": 1, "step": 1}
 
 
+# A scripted engine with a thread that never ends, as those of native libraries: its process does not end by itself.
+LINGERING = """
+import threading
+from stopwav.engines.fake import Fake
+class Lingering(Fake):
+    def __init__(self, batch_ms: float = 0.0) -> None:
+        super().__init__(batch_ms=batch_ms)
+        threading.Thread(target=threading.Event().wait).start()
+"""
+
+
 def commands(folder: Path, rounds: int) -> dict[str, list[str]]:
     """A small run of each study."""
     corpus = write_corpus(folder / "corpus", count=6, seconds=0.3)
     shapes = folder / "shapes.csv"
     shapes.write_text(SHAPES)
-    engines = ["fake", "fake,batch_ms=1"]
+    (folder / "lingering.py").write_text(LINGERING)
+    engine = f"{folder / 'lingering.py'}:Lingering"
+    engines = [engine, f"{engine},batch_ms=1"]
     tiny = "conformer-transducer,layers=1,width=16,heads=2,feed_forward=24,kernel=3,symbols=20"
     batches = ["--shapes", str(shapes), "--batch-size", "2"]
     settings = {
         "latency": [*engines, "--corpus", str(corpus), "--words", str(corpus / "words.ctm")],
-        "grid": ["fake", "--durations", "0.1,0.2", "--batch-sizes", "1"],
+        "grid": [engine, "--durations", "0.1,0.2", "--batch-sizes", "1"],
         "compare": [*engines, "--corpus", str(corpus), "--frames", "10,20", "--samples", "6"],
         "loss": ["torch", *batches, "--batches", "2", "--vocab", "12", "--dim", "8"],
         "step": [tiny, *batches, "--steps", "2"],
