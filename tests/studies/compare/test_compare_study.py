@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from command_line import command
 from compare_runs import FAST, made_up, run, torch_engine
-from killed_runs import kill_and_resume
 from metered import unmetered_runner
 
 import stopwav
@@ -251,23 +250,6 @@ def test_json_follows_the_form_of_every_study(tmp_path: Path) -> None:
     }
     # One round per engine gives no verdict.
     assert [expectation["judgement"] for expectation in card["expectations"]] == ["undecided"]
-
-
-SCRIPT = """
-import sys
-import stopwav
-plan = stopwav.Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
-stopwav.compare(["fake", "fake,batch_ms=1"], frames=[10, 20], samples=4, rounds=2, plan=plan, save=sys.argv[1],
-                resume=True)
-"""
-
-
-def test_a_run_that_is_killed_and_resumed_holds_each_piece_once(tmp_path: Path) -> None:
-    record = kill_and_resume(SCRIPT, tmp_path, kills=3, most=7)
-    assert record.complete
-    kinds = [piece.key[0] for piece in record.pieces if piece.key[0] != "load"]
-    counts = {kind: kinds.count(kind) for kind in set(kinds)}
-    assert counts == {"model": 2, "operations": 4, "length": 8, "sample": 8}
 
 
 @pytest.fixture(scope="module")

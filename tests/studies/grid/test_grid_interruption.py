@@ -1,4 +1,4 @@
-"""A grid that is killed at any moment and resumed holds each piece exactly once."""
+"""A grid that stopped is resumed where it is the same, and only then."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import soundfile
 from grid_runs import FAST, good_round, made_up, run
-from killed_runs import kill_and_resume
 
 import stopwav
 from stopwav import Round
@@ -17,21 +16,6 @@ from stopwav.studies.audio_input import BUNDLED, audio_digest
 from stopwav.studies.grid.cell import GridCell, cell_place
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import round_to_piece
-
-SCRIPT = """
-import sys
-import stopwav
-plan = stopwav.Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
-stopwav.grid("fake", durations=[0.1, 0.2], batch_sizes=[1, 2], rounds=2, plan=plan, save=sys.argv[1], resume=True)
-"""
-
-
-def test_ten_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
-    record = kill_and_resume(SCRIPT, tmp_path, kills=10, most=1)
-    assert record.complete
-    cells = [("cell", index, duration, size) for index in (0, 1) for duration in ("0.1", "0.2") for size in (1, 2)]
-    assert sorted(tuple(piece.key[:4]) for piece in record.pieces) == cells
-    assert all(piece.status == "ok" for piece in record.pieces)
 
 
 def test_a_finished_grid_is_not_run_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run that is stopped, by Ctrl-C or by force, loses nothing and repeats nothing."""
+"""A run that is stopped by Ctrl-C loses nothing, and a finished one is not run again."""
 
 import signal
 import subprocess
@@ -7,20 +7,11 @@ import time
 from functools import partial
 from pathlib import Path
 
-import pytest
-from killed_runs import kill_and_resume
-from latency_runs import MakeCorpus, run, script
+from latency_runs import MakeCorpus, run
 
 from stopwav.record import Record
 
-# Few enough that a run gets to its end between kills, many enough that it takes several lives.
 UTTERANCES = 60
-SCRIPT = """
-import sys
-import stopwav
-save, corpus, engine = sys.argv[1:]
-stopwav.latency([engine], corpus=corpus, words=f"{corpus}/words.ctm", rounds=1, save=save, resume=True)
-"""
 # An engine that lets the first stream, at most 20 more to warm up, and 9 others pass, and then waits for a file.
 GATED = """
 import pathlib, time
@@ -49,16 +40,6 @@ def test_a_finished_run_is_not_run_again(tiny_corpus: MakeCorpus, tmp_path: Path
 
 def streams(record: Record) -> list[str]:
     return sorted(str(piece.key[3]) for piece in record.pieces if piece.key[0] == "stream")
-
-
-# The run file is cut at every byte by test_record; these kills show that a study resumes from it.
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.soak)])
-def test_kills_lose_nothing_and_repeat_nothing(tiny_corpus: MakeCorpus, tmp_path: Path, kills: int) -> None:
-    corpus = tiny_corpus(count=UTTERANCES, seconds=0.3)
-    engine = script(tmp_path, service_ms=0.5, final="one two", partials=["one", "one two"])
-    record = kill_and_resume(SCRIPT, tmp_path / "runs", corpus, engine, kills=kills, most=8)
-    assert streams(record) == [f"u{k:03d}" for k in range(UTTERANCES)]
 
 
 def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:

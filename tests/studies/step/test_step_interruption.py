@@ -8,8 +8,11 @@ from step_jobs import TINY, rows_of
 
 import stopwav
 from stopwav.errors import StopwavError
+from stopwav.measure.process import Outcome
 from stopwav.record import Record
 from stopwav.studies.resume import check_pieces
+from stopwav.studies.step.rounds import measure_round
+from stopwav.studies.step.spec import StepSpec
 
 FUSED = f"{TINY},loss=fused"
 
@@ -56,6 +59,36 @@ def test_a_run_cut_after_any_piece_can_be_resumed(options: dict[str, Any], lines
     assert record.complete
     assert [piece.key for piece in record.pieces] == [["ready", 0], ["step", 0, 0], ["step", 0, 1], ["memory", 0]]
     assert record.previous_count == 2
+
+
+class Dying:
+    """A process that dies as it warms up; it counts how often it was asked to."""
+
+    asked = 0
+
+    def call(self, method: str, *arguments: object, time_limit_s: float) -> Outcome:
+        self.asked += 1
+        return Outcome("crashed", message="the model did not load: crashed (SIGSEGV)")
+
+
+@pytest.mark.parametrize(
+    ("kept", "failed"), [(1, ["ready", 0]), (2, ["step", 0, 0]), (3, ["step", 0, 1]), (4, ["memory", 0])]
+)
+def test_what_a_resumed_round_lacks_is_not_lost_where_its_process_dies(
+    kept: int, failed: list[object], options: dict[str, Any], lines: list[str], tmp_path: Path
+) -> None:
+    path, resumed = saved(options, lines[:kept], tmp_path)
+    spec = StepSpec(model=FUSED, **resumed)
+    process = Dying()
+    with Record.resume(path) as record:
+        measure_round(spec, record, 0, process)
+        assert [piece.key for piece in record.pieces if piece.status == "crashed"] == [failed]
+        assert len(record.pieces) == kept
+    # The failure is a result, which is not measured again.
+    with Record.resume(path) as record:
+        measure_round(spec, record, 0, process)
+        assert len(record.pieces) == kept
+    assert process.asked == 1
 
 
 def test_a_run_that_was_tampered_with_is_not_resumed(options: dict[str, Any], lines: list[str], tmp_path: Path) -> None:

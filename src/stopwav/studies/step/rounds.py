@@ -43,12 +43,17 @@ class ThisProcess:
 def measure_round(spec: StepSpec, record: Record, index: int, process: StepProcess) -> None:
     """Measure what is not in the record yet; each step is recorded at once, and one that fails ends the round."""
     missing = [number for number in range(spec.steps) if ("step", index, number) not in record]
-    passes = ["memory", *(["profile"] if spec.profile else [])]
-    if not missing and (index or all((name, 0) in record for name in passes)):
+    passes = [name for name in _passes(spec, index) if (name, 0) not in record]
+    if _has_failed(record, index) or not (missing or passes):
         return
     ready = process.call("warm_up", time_limit_s=spec.time_limit_s)
     if ("ready", index) not in record:
         record.append(outcome_to_piece(("ready", index), ready))
+    elif not ready.ok:
+        # The round was ready before it was interrupted: what is missing failed, and the record has to say so.
+        keys = [("step", index, missing[0])] if missing else [(name, 0) for name in passes]
+        for key in keys:
+            record.append(outcome_to_piece(key, ready))
     if not ready.ok:
         return
     for number in missing:
@@ -57,8 +62,19 @@ def measure_round(spec: StepSpec, record: Record, index: int, process: StepProce
         spec.report("measuring", index * spec.steps + number + 1, spec.rounds * spec.steps)
         if not outcome.ok:
             return
-    if index == 0:
+    if passes:
         _run_passes(spec, record, process)
+
+
+def _passes(spec: StepSpec, index: int) -> list[str]:
+    """The passes of a round after its steps: memory and, where it is asked for, the profile, in the first."""
+    return ["memory", *(["profile"] if spec.profile else [])] if index == 0 else []
+
+
+def _has_failed(record: Record, index: int) -> bool:
+    """Whether a round ended with a failure before it was interrupted: it would end there without an interruption."""
+    pieces = (piece for piece in record.pieces if piece.key[:2] in (["ready", index], ["step", index]))
+    return any(piece.status != "ok" for piece in pieces)
 
 
 def _run_passes(spec: StepSpec, record: Record, process: StepProcess) -> None:
