@@ -36,6 +36,11 @@ def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -
     return Audio(np.clip(samples, -1.0, 1.0), sample_rate_hz)
 
 
+def located(source: str) -> str:
+    """Return the source by its full path, for a process that may be in another folder when it reads it."""
+    return source if source in (BUNDLED, NOISE) else str(Path(source).absolute())
+
+
 def audio_digest(source: str, seed: int) -> str:
     """Return 16 hex digits that change with the audio of a run."""
     if source == NOISE:

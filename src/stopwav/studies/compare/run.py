@@ -62,10 +62,9 @@ def draw_inputs(utterances: Sequence[Utterance], samples: int, seed: int) -> lis
 
 def _check(spec: CompareSpec) -> None:
     """Raise for an engine that is not available, or a hypothesis that cannot be understood."""
-    from stopwav.engines.registry import prepare
+    from stopwav.studies.engine_check import check_engines
 
-    for engine in spec.engines:
-        prepare(engine)
+    check_engines(spec.engines, spec.time_limit_s)
     names = engine_names(spec.engines)
     for text in spec.expect:
         parse_expectation(text, names, spec.frames)

@@ -12,7 +12,7 @@ from stopwav.errors import StopwavError
 from stopwav.measure.plan import Scalar
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record
-from stopwav.studies.audio_input import make_audio
+from stopwav.studies.audio_input import located, make_audio
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
@@ -66,11 +66,12 @@ class CellWorkload:
         from stopwav.engines.protocol import AudioProcessor, Engine
         from stopwav.engines.registry import make
 
+        source = located(self.audio)
         engine = make(self.engine)
         if not isinstance(engine, Engine | AudioProcessor):
             missing = "it has neither transcribe() nor process()"
             raise StopwavError(f"engine {self.engine!r} takes no batches ({missing}); the grid needs one")
-        audio = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
+        audio = make_audio(source, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
         return BatchCall(engine, [_copy(audio) for _ in range(self.cell.batch_size)])
 
 

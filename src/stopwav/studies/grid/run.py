@@ -40,11 +40,13 @@ def _is_same(spec: GridSpec, other: Header) -> bool:
 
 
 def _header(spec: GridSpec) -> Header:
-    from stopwav.engines.registry import prepare
+    from stopwav.studies.engine_check import check_engine
 
     if spec.predict_s is not None and len(spec.durations) < 2:
         raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least two --durations; there is one")
-    prepare(engine_of(spec))  # an engine that is not available is an error before anything is measured
+    check_engine(
+        engine_of(spec), spec.time_limit_s
+    )  # an engine that is not available is an error before anything is measured
     warnings = audio_warnings(spec.audio, max(spec.durations))
     corpus = {
         "name": spec.audio,

@@ -28,7 +28,7 @@ def latency(spec: LatencySpec) -> Record:
     interleaved; `stopwav.explanation(record)` says what each setting gains.
     """
     if spec.explain:
-        knobs = tried_knobs(spec.engines)
+        knobs = tried_knobs(spec.engines, spec.time_limit_s)
         spec = spec.model_copy(update={"knobs": knobs, "engines": with_knobs(spec.engines, knobs)})
     with open_record("latency", spec, partial(_header, spec), same=partial(_is_same, spec)) as record:
         if not record.complete:
@@ -43,11 +43,10 @@ def _is_same(spec: LatencySpec, other: Header) -> bool:
 
 
 def _header(spec: LatencySpec) -> Header:
-    from stopwav.engines.registry import prepare
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+    from stopwav.studies.engine_check import check_engines
 
-    for engine in spec.engines:
-        prepare(engine)  # an engine that is not available is an error before anything is measured
+    check_engines(spec.engines, spec.time_limit_s)  # one that is not available is an error before anything is measured
     corpus = _prepare_corpus(spec)
     return make_header(
         "latency",
