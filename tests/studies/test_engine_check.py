@@ -13,7 +13,7 @@ from noise_corpus import write_corpus
 from stopwav.engines.registry import BUILT_IN
 from stopwav.errors import StopwavError
 from stopwav.studies import engine_check
-from stopwav.studies.engine_check import check_engine, offered_settings
+from stopwav.studies.engine_check import check_engine, check_engines, offered_settings
 
 GOOD = """
 from stopwav import EngineInfo
@@ -85,6 +85,15 @@ def test_what_a_file_prints_and_changes_stays_in_its_process(own: Path) -> None:
     assert (os.getcwd(), sys.path, "OWN" in os.environ, "own" in sys.modules) == (here, path, False, False)
 
 
+def test_a_file_is_imported_once_for_all_engines_that_name_it(own: Path) -> None:
+    own.write_text("import os\nopen('tries', 'a').write('x')\nos.chdir('/')\n" + GOOD)
+    options = [inspected.options for inspected in check_engines(["own.py:Own", "fake", "own.py:Own,beam=2"])]
+    assert options[0] == options[2] == ("beam",)
+    with pytest.raises(StopwavError, match="no class 'Yours'"):
+        check_engines(["own.py:Own", "own.py:Yours"])
+    assert Path("tries").read_text() == "xx"
+
+
 def test_a_plan_file_is_checked_without_importing_it_here(own: Path) -> None:
     own.write_text("import os; os._exit(0)")
     Path("plan.yaml").write_text("studies:\n  - latency: {engines: [own.py:Own]}\n  - grid: {engine: own.py:Own}\n")
@@ -101,7 +110,7 @@ def test_settings_to_try_are_asked_for_in_that_process(own: Path) -> None:
     says(command("latency", "own.py:Own", "--explain", "--quick"), "exited with code 0")
     # What is offered may be of any type, and comes back as text.
     own.write_text(
-        "import enum\nfrom stopwav import Knob\nclass Beam(enum.IntEnum):\n    SMALL = 3\n"
+        "import enum, os\nos.chdir('/')\nfrom stopwav import Knob\nclass Beam(enum.IntEnum):\n    SMALL = 3\n"
         + GOOD
         + "    @staticmethod\n    def variants(options):\n"
         + "        return [Knob({'beam': Beam.SMALL}), Knob({'beam': 9}, 'no')]\n"

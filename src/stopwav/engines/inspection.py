@@ -53,8 +53,12 @@ class OfferedSetting:
 class EngineInspector:
     """Inspects engines in its process. Each method returns plain values, which need no class of others to be read."""
 
+    def __init__(self) -> None:
+        self._folder = os.getcwd()
+
     def inspect(self, text: str) -> Inspection:
         """Return what is known of an engine; errors in its name, its file or its options are raised."""
+        os.chdir(self._folder)  # an import before may have changed it
         with _named(text):
             return inspect_engine(text)
 
@@ -96,9 +100,12 @@ def inspect_engine(text: str) -> Inspection:
 
 def offered_settings(text: str) -> list[OfferedSetting]:
     """Return the settings that an engine's class offers to try; the options of each are checked."""
+    here = os.getcwd()
     prepare(text)
     offered = []
+    os.chdir(here)  # the import may have changed it
     for knob in list_knobs(text):
+        os.chdir(here)
         setting = OfferedSetting(f"{knob.text}", with_knob(text, knob), f"{knob.unavailable}")
         if not setting.unavailable:
             prepare(setting.engine)

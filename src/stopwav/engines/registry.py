@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
@@ -265,17 +265,25 @@ def _check_arguments(spec: EngineSpec, factory: Callable[..., object], arguments
 def _from_file(spec: EngineSpec) -> Callable[..., object]:
     path = Path(spec.name)
     assert spec.source is not None
+    try:
+        module = _module(path.resolve(), path.stat().st_mtime_ns)
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:  # an exit would pass for a good end
+        reason = str(error) if isinstance(error, StopwavError) else repr(error)
+        raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {reason}") from error
+    return _get_class(module, spec.source, spec.text)
+
+
+@cache
+def _module(path: Path, changed_ns: int) -> ModuleType:
+    """The module of a user's file, imported once: many a file may not be run twice in a process."""
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    try:
-        module_spec.loader.exec_module(module)
-    except MemoryError:
-        raise
-    except (Exception, SystemExit) as error:  # an exit would pass for a good end
-        raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {error!r}") from error
-    return _get_class(module, spec.source, spec.text)
+    module_spec.loader.exec_module(module)
+    return module
 
 
 def _get_class(module: ModuleType, name: str, text: str) -> Callable[..., object]:

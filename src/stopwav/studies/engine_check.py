@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from stopwav.engines import inspection
 from stopwav.engines.inspection import EngineInspector, Inspection, OfferedSetting
 from stopwav.engines.registry import EngineEntry, EngineSpec, find_entry, is_streaming, parse_spec
 from stopwav.errors import StopwavError
-from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.process import Outcome
 from stopwav.studies.worker import Worker
 
 # A large toolkit takes a minute to import from a cold disk, and what hangs is not waited for much longer.
@@ -31,25 +32,27 @@ def check_engine(text: str, time_limit_s: float = 0.0) -> Inspection:
 
     Its import may take as long as `time_limit_s`, or two minutes where that is less.
     """
-    entry = find_entry(parse_spec(text))
-    if entry is not None and entry.is_light:
-        return inspection.inspect_engine(text)
-    inspected: Inspection = _ask("inspect", text, time_limit_s)
+    (inspected,) = check_engines([text], time_limit_s)
     return inspected
 
 
 def check_engines(engines: Iterable[str], time_limit_s: float = 0.0) -> list[Inspection]:
     """Return what is known of each engine of a run; the first that is not available is an error."""
-    return [check_engine(engine, time_limit_s) for engine in engines]
+    with ExitStack() as stack:
+        inspectors = _Inspectors(stack, time_limit_s)
+        return [
+            inspection.inspect_engine(engine) if _is_light(engine) else inspectors.ask("inspect", engine)
+            for engine in engines
+        ]
 
 
 def offered_settings(text: str, time_limit_s: float = 0.0) -> list[OfferedSetting]:
     """Return the settings that an engine's class offers to try."""
-    entry = find_entry(parse_spec(text))
-    if entry is not None and entry.is_light:
+    if _is_light(text):
         return inspection.offered_settings(text)
-    settings: list[OfferedSetting] = _ask("offered_settings", text, time_limit_s)
-    return settings
+    with ExitStack() as stack:
+        settings: list[OfferedSetting] = _Inspectors(stack, time_limit_s).ask("offered_settings", text)
+        return settings
 
 
 def streaming_or_problem(entries: Sequence[EngineEntry]) -> list[tuple[bool | None, str]]:
@@ -69,27 +72,39 @@ def _streaming_or_problem(entry: EngineEntry, worker: Worker) -> tuple[bool | No
     return None, reason if outcome.status == "error" else f"engine {entry.name!r} does not import: {reason}"
 
 
-def _ask(method: str, text: str, time_limit_s: float) -> Any:
-    """What the inspector says of an engine; asked once, as an engine may take long to import."""
-    spec = parse_spec(text)
-    limit_s = max(IMPORT_LIMIT_S, time_limit_s)
-    key = (method, text, limit_s, _state(spec))
-    if key not in _known:
-        _known[key] = _outcome(method, text, limit_s)
-    outcome = _known[key]
-    if outcome.ok:
-        return outcome.value
-    if outcome.status == "error":
-        raise StopwavError(_reason(outcome))
-    file = spec.name if spec.name.endswith(".py") else f"engine {spec.name}"
-    more = "; --time-limit gives it longer" if outcome.status == "timeout" else ""
-    raise StopwavError(f"engine {text!r}: importing {file} ended the process: {_reason(outcome)}{more}")
+def _is_light(text: str) -> bool:
+    """Whether the engine can be inspected here; a name that no engine has is an error."""
+    entry = find_entry(parse_spec(text))
+    return entry is not None and entry.is_light
 
 
-def _outcome(method: str, argument: object, limit_s: float) -> Outcome:
-    with FreshProcess(EngineInspector) as process:
-        outcome = process.start(limit_s)
-        return process.call(method, argument, time_limit_s=limit_s) if outcome.ok else outcome
+class _Inspectors:
+    """A process for each file or package, which is imported once for all engines that name it."""
+
+    def __init__(self, stack: ExitStack, time_limit_s: float) -> None:
+        self._stack = stack
+        self._limit_s = max(IMPORT_LIMIT_S, time_limit_s)
+        self._workers: dict[str, Worker] = {}
+
+    def ask(self, method: str, text: str) -> Any:
+        """Return what the inspector says of an engine, or raise why it cannot."""
+        spec = parse_spec(text)
+        key = (method, text, self._limit_s, _state(spec))
+        if key not in _known:
+            _known[key] = self._worker(spec.name).call(method, text, time_limit_s=self._limit_s)
+        outcome = _known[key]
+        if outcome.ok:
+            return outcome.value
+        if outcome.status == "error":
+            raise StopwavError(_reason(outcome))
+        file = spec.name if spec.name.endswith(".py") else f"engine {spec.name}"
+        more = "; --time-limit gives it longer" if outcome.status == "timeout" else ""
+        raise StopwavError(f"engine {text!r}: importing {file} ended the process: {_reason(outcome)}{more}")
+
+    def _worker(self, name: str) -> Worker:
+        if name not in self._workers:
+            self._workers[name] = self._stack.enter_context(Worker(EngineInspector, (), load_limit_s=self._limit_s))
+        return self._workers[name]
 
 
 def _reason(outcome: Outcome) -> str:

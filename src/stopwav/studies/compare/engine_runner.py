@@ -173,10 +173,10 @@ def _text(engine: Engine, audio: Audio) -> str:
     texts = engine.transcribe([audio])
     if len(texts) != 1 or not isinstance(texts[0], str):
         raise StopwavError(f"the engine returned {repr(texts)[:60]} where a list of one text is expected")
-    return texts[0]
+    return str.__str__(texts[0])  # also of a type of another's, which could not be read outside this process
 
 
 def _emitted(engine: Engine) -> int | None:
     """The number of tokens of the last text; None where the engine does not report it."""
     emitted = getattr(engine, "emitted_tokens", None)
-    return None if not emitted else int(emitted[0])
+    return None if emitted is None or len(emitted) == 0 else int(emitted[0])
