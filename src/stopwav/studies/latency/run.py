@@ -13,6 +13,7 @@ from stopwav.record import Header, Record
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
+from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.streams import EngineRound
@@ -46,13 +47,18 @@ def _header(spec: LatencySpec) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
     from stopwav.studies.engine_check import check_engines
 
-    check_engines(spec.engines, spec.time_limit_s)  # one that is not available is an error before anything is measured
+    # One that is not available is an error before anything is measured.
+    inspections = check_engines(spec.engines, spec.time_limit_s)
     corpus = _prepare_corpus(spec)
     return make_header(
         "latency",
         spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
         corpus=corpus_to_json(corpus, corpus.utterances),
+        digests={
+            **engine_digests(spec.engines, inspections),
+            **audio_digests(corpus.utterances, spec.progress),
+        },
     )
 
 
