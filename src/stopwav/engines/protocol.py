@@ -90,8 +90,9 @@ def _text(value: object) -> str:
 def _texts(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, PathLike))
-    return tuple(map(_text, value if several else [value]))  # type: ignore[arg-type]
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, PathLike)):
+        return tuple(map(_text, value))
+    return (_text(value),)
 
 
 def _whole_number(value: object) -> int:
