@@ -138,6 +138,7 @@ def test_what_is_wrong_with_a_name_is_said_as_before(own: Path, name: str, messa
 
 
 def test_a_file_that_was_corrected_is_looked_at_again(own: Path) -> None:
+    Path(".#own.py").symlink_to("nothing")
     own.write_text("import nothing_of_that_name")
     with pytest.raises(StopwavError, match="failed to import"):
         check_engine("own.py:Own")

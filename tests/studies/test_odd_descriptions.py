@@ -106,6 +106,19 @@ def test_in_latency(folder: Path) -> None:
     check(record, list(REASONS))
 
 
+def test_one_that_is_made_with_its_class_is_an_error_of_that_engine_too(folder: Path) -> None:
+    path = folder / "early.py"
+    path.write_text("from stopwav import EngineInfo\nclass Early:\n    info = EngineInfo('x', '1', lookahead_s=-1)\n")
+    corpus = folder / "corpus"
+    engines = [f"{path}:Early", "fake"]
+    record = stopwav.latency(engines, corpus=corpus, words=corpus / "words.ctm", rounds=1, save=folder)
+    early, fake = stopwav.results(record)
+    assert (early.status, fake.status) == ("error", "ok")
+    assert "the engine did not load: EngineInfo: " in early.warnings[0].message
+    with pytest.raises(stopwav.StopwavError, match="EngineInfo"):
+        stopwav.latency(engines[:1], corpus=corpus, explain=True, save=folder)
+
+
 def test_in_compare(folder: Path) -> None:
     small = {"rounds": 1, "frames": [10], "samples": 1, "plan": FAST}
     wrong = ["Nan", "Later"]

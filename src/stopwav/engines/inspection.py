@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from stopwav.engines.protocol import DescriptionError
 from stopwav.engines.registry import (
+    BUILT_IN,
     EngineEntry,
     find_entry,
     is_streaming,
@@ -86,9 +88,14 @@ def _named(text: str) -> Iterator[None]:
 
 def inspect_engine(text: str) -> Inspection:
     """Import the class that a spec names, check the spec's options, and return what is known of the engine."""
-    spec, here = parse_spec(text), Path.cwd()
+    spec = parse_spec(text)
     entry = find_entry(spec)
-    parameters = inspect.signature(prepare(text).func).parameters.values()
+    here = Path() if entry in BUILT_IN else Path.cwd()
+    try:
+        parameters = inspect.signature(prepare(text).func).parameters.values()
+    except DescriptionError:
+        # Made with its class and not when it loads; either way an error of this engine, and others are measured.
+        return Inspection(takes_any_option=True, sources=(spec.name,) if entry is None else ())
     # By where this process was: the import may have changed the folder.
     sources = _own_sources(here, spec.name) if entry is None else _package_sources(here, entry)
     return Inspection(

@@ -20,6 +20,10 @@ from stopwav.speech.events import Hypothesis
 DEFAULT_CHUNK_S = 0.1
 
 
+class DescriptionError(StopwavError):
+    """A description of an engine that cannot be."""
+
+
 @dataclass(frozen=True)
 class EngineInfo:
     """The description of an engine: printed with every result and stored in the run file."""
@@ -50,7 +54,7 @@ class EngineInfo:
         for field in fields(self):
             object.__setattr__(self, field.name, _plain(field.name, str(field.type), getattr(self, field.name)))
         if not (self.sample_rate_hz > 0 and self.chunk_s > 0 and self.lookahead_s >= 0 and (self.parameters or 0) >= 0):
-            raise StopwavError(
+            raise DescriptionError(
                 "EngineInfo: sample_rate_hz and chunk_s must be above 0, lookahead_s and parameters not below; got "
                 f"{self.sample_rate_hz}, {self.chunk_s:g}, {self.lookahead_s:g} and {self.parameters}"
             )
@@ -70,7 +74,7 @@ def _plain(name: str, kind: str, value: object) -> object:
         return _CONVERSIONS[kind](value)
     except Exception as error:  # a value of another's type may raise anything
         shown = f"of type {type(value).__name__}" if len(_shown(value)) > _SHOWN else _shown(value)
-        raise StopwavError(f"EngineInfo: {name} is {shown}, which is not {_KINDS[kind]}") from error
+        raise DescriptionError(f"EngineInfo: {name} is {shown}, which is not {_KINDS[kind]}") from error
 
 
 def _shown(value: object) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
-from stopwav.engines.protocol import AudioProcessor, Engine, EngineInfo, Knob, StreamingEngine
+from stopwav.engines.protocol import AudioProcessor, DescriptionError, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
@@ -185,7 +185,7 @@ def _import(entry: EngineEntry) -> ModuleType:
         return importlib.import_module(entry.target.partition(":")[0])
     except ImportError as error:  # a package that its package needs
         raise StopwavError(f"engine {entry.name!r} does not import ({error}): {entry.install}") from error
-    except MemoryError:
+    except (MemoryError, DescriptionError):
         raise
     except (Exception, SystemExit) as error:  # an exit would pass for a good end
         raise StopwavError(f"engine {entry.name!r} does not import ({error!r})") from error
@@ -267,11 +267,10 @@ def _from_file(spec: EngineSpec) -> Callable[..., object]:
     assert spec.source is not None
     try:
         module = _module(path.resolve(), path.stat().st_mtime_ns)
-    except MemoryError:
+    except (MemoryError, DescriptionError):
         raise
     except (Exception, SystemExit) as error:  # an exit would pass for a good end
-        reason = str(error) if isinstance(error, StopwavError) else repr(error)
-        raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {reason}") from error
+        raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {error!r}") from error
     return _get_class(module, spec.source, spec.text)
 
 

@@ -119,5 +119,5 @@ def _state(spec: EngineSpec) -> tuple[object, ...]:
     if entry is not None:
         return (os.getcwd(), entry.target, entry.version)
     folder = Path(spec.name).resolve().parent
-    files = [path for path in folder.iterdir() if path.suffix == ".py" and path.is_file()]
-    return (str(folder), *sorted((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files))
+    sources = (path for path in folder.glob("*.py") if path.is_file())  # an editor's lock may be a link to nothing
+    return (str(folder), *sorted((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sources))
