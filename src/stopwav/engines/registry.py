@@ -266,7 +266,7 @@ def _from_file(spec: EngineSpec) -> Callable[..., object]:
     path = Path(spec.name)
     assert spec.source is not None
     try:
-        module = _module(path.resolve(), path.stat().st_mtime_ns)
+        module = _module(path.absolute(), path.stat().st_mtime_ns)
     except (MemoryError, DescriptionError):
         raise
     except (Exception, SystemExit) as error:  # an exit would pass for a good end
