@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -97,8 +97,8 @@ class Peer:
         The sampler's turn is compared with the mean of the loop's turns before and after it: an even drift cancels.
         """
         rate_hz = self._engine.info.sample_rate_hz
-        batch = [make_audio(BUNDLED, cell.duration_s, rate_hz, 0) for _ in range(cell.batch_size)]
-        call, clock = BatchCall(self._engine, batch), clock_for(self._device)
+        audio = make_audio(BUNDLED, cell.duration_s, rate_hz, 0)
+        call, clock = BatchCall(self._engine, audio, cell.batch_size), clock_for(self._device)
         self._loop(call, TURN_CALLS, WARM_UP_S)
         turns_s = [self._loop(call, TURN_CALLS)]
         ratios: list[float] = []
@@ -109,9 +109,10 @@ class Peer:
             ratios.append(2 * by_sampler_s / (median(turns_s[-2]) + median(turns_s[-1])))
         return median(chain.from_iterable(turns_s)), ratios
 
-    def _loop(self, call: Callable[[], object], min_calls: int, min_s: float = 0.0) -> list[float]:
+    def _loop(self, call: BatchCall, min_calls: int, min_s: float = 0.0) -> list[float]:
         times_s: list[float] = []
         while len(times_s) < min_calls or sum(times_s) < min_s:
+            call.prepare_calls(1)
             start_s = perf_counter()
             call()
             if self._device == "cuda":

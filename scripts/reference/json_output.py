@@ -124,9 +124,9 @@ OTHERS = """
 [{"where", "message"}]}`, by time; `machine` is the fingerprint of the hardware, `page` the run's page or `null` where
 there is none, `skipped` the files in the folder that are no runs.
 
-`engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary"}]}`; `version` and
-`streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install` is
-the command that installs it.
+`engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary", "problem"}]}`; `version`
+and `streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install`
+is the command that installs it; `problem` says why one that is installed does not import, or is empty.
 
 `loss --list`: `{"losses": [{"name", "installed", "version", "install", "needs", "devices", "summary"}]}`.
 

@@ -37,6 +37,9 @@ HEADER = {
     "of a comparison also `inputs`, the ids in the order in which they are used; of a step or a loss run, "
     "`name` and `digest` of its shapes, their `count`, whether they hold `input` or `encoder` `frames`, and their "
     "`subsampling`; of a loss run also `settings`, each with the `batches` that every loss gets",
+    "digests": "by path, a digest of each file that the run measures: `sha256` of the content of sources and audio; "
+    "`outline` of a model, of the content of small files, and of size and time of change of others; `corpus` of ids, "
+    "texts and sizes of the audio of a grid. `--resume` refuses a run whose files have changed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",
 }

@@ -47,6 +47,7 @@ class Header(BaseModel):
     machine: dict[str, Any] = {}
     corpus: dict[str, Any] = {}
     normaliser: dict[str, Any] = {}
+    digests: dict[str, str] = {}
     warnings: list[dict[str, str]] = []
 
 

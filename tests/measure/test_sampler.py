@@ -89,6 +89,33 @@ def test_the_stop_rule_looks_only_every_fifth_value() -> None:
     assert all(count % 5 == 0 for count in counts)
 
 
+class Prepared(Scripted):
+    """A call that changes its inputs, which it makes anew, for so many calls at a time, on a slow machine."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(lambda k: 0.001)
+        self.most, self.ready = most, 0
+
+    def prepare_calls(self, count: int) -> int:
+        self.clock.advance(1.0)
+        self.ready = max(self.ready, min(count, self.most))
+        return min(count, self.most)
+
+    def __call__(self) -> None:
+        assert self.ready > 0, "no input was prepared"
+        self.ready -= 1
+        super().__call__()
+
+
+@pytest.mark.parametrize(("most", "loops"), [(100, 16), (16, 16), (9, 8), (1, 1)])
+def test_inputs_are_prepared_for_every_call_and_that_is_not_timed(most: int, loops: int) -> None:
+    call = Prepared(most)
+    samples = sample(call, call.clock, Plan(warmup_s=0))
+    assert samples.loops == loops
+    times_s = [samples.first_s, *samples.warmup_s, *samples.values_s]
+    assert times_s == pytest.approx([0.001] * len(times_s))
+
+
 def test_stages_are_given_per_iteration() -> None:
     import stopwav
 

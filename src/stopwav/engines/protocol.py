@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +18,10 @@ from stopwav.speech.events import Hypothesis
 
 # The size that the recognisers' own examples push; short compared to the half second that a person notices.
 DEFAULT_CHUNK_S = 0.1
+
+
+class DescriptionError(StopwavError):
+    """A description of an engine that cannot be."""
 
 
 @dataclass(frozen=True)
@@ -49,38 +54,89 @@ class EngineInfo:
         for field in fields(self):
             object.__setattr__(self, field.name, _plain(field.name, str(field.type), getattr(self, field.name)))
         if not (self.sample_rate_hz > 0 and self.chunk_s > 0 and self.lookahead_s >= 0 and (self.parameters or 0) >= 0):
-            raise StopwavError(
+            raise DescriptionError(
                 "EngineInfo: sample_rate_hz and chunk_s must be above 0, lookahead_s and parameters not below; got "
                 f"{self.sample_rate_hz}, {self.chunk_s:g}, {self.lookahead_s:g} and {self.parameters}"
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return {**asdict(self), "notes": list(self.notes)}
+        """Return the fields as plain values, checked once more: an engine may have changed them since."""
+        checked = EngineInfo(**{field.name: getattr(self, field.name) for field in fields(EngineInfo)})
+        return {**asdict(checked), "notes": list(checked.notes)}
 
 
 def _plain(name: str, kind: str, value: object) -> object:
-    """The value of a field as a plain one of its kind."""
+    """The value of a field as a plain one of its kind, whose type is not that of another package."""
     kind, _, optional = kind.partition(" | ")
     if optional and value is None:
         return None
-    if kind == "tuple[str, ...]":
-        return tuple(map(str, value if isinstance(value, (list, tuple)) else [value]))
     try:
-        if kind == "bool":
-            return bool(value)
-        if kind == "int":
-            return operator.index(value)  # type: ignore[arg-type]
-        if kind == "float" and not isinstance(value, str) and math.isfinite(number := float(value)):  # type: ignore[arg-type]
-            return number
-        if kind == "str" and value is not None:  # such as a device or a precision of torch
-            return str(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        pass
-    raise StopwavError(f"EngineInfo: {name} is {value!r:.60}, which is not {_KINDS[kind]}")
+        return _CONVERSIONS[kind](value)
+    except Exception as error:  # a value of another's type may raise anything
+        shown = f"of type {type(value).__name__}" if len(_shown(value)) > _SHOWN else _shown(value)
+        raise DescriptionError(f"EngineInfo: {name} is {shown}, which is not {_KINDS[kind]}") from error
 
 
-_KINDS = {"str": "a text", "int": "a whole number", "float": "a finite number", "bool": "true or false"}
+def _shown(value: object) -> str:
+    try:
+        return " ".join(repr(value).split())
+    except Exception:
+        return f"of type {type(value).__name__}"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        raise ValueError
+    # Such as a path, a device or a precision of torch.
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else f"{value!s}"
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, PathLike)):
+        return tuple(map(_text, value))
+    return (_text(value),)
+
+
+def _whole_number(value: object) -> int:
+    number = int(operator.index(value))  # type: ignore[arg-type]
+    if isinstance(value, bool) or abs(number) > _LARGEST_NUMBER:
+        raise ValueError
+    return number
+
+
+def _finite_number(value: object) -> float:
+    number = float(value)  # type: ignore[arg-type]
+    if isinstance(value, (str, bytes)) or not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _truth(value: object) -> bool:
+    if value is None or isinstance(value, (str, bytes)):
+        raise ValueError
+    return bool(value)
+
+
+# What 64 bits hold: beyond it a number is a mistake, and no longer converts to a float.
+_LARGEST_NUMBER = 2**63 - 1
+# Characters of a value that an error shows.
+_SHOWN = 60
+_KINDS = {
+    "str": "a text",
+    "int": "a whole number of at most 64 bits",
+    "float": "a finite number",
+    "bool": "true or false",
+    "tuple[str, ...]": "a list of texts",
+}
+_CONVERSIONS: dict[str, Callable[[object], object]] = {
+    "str": _text,
+    "int": _whole_number,
+    "float": _finite_number,
+    "bool": _truth,
+    "tuple[str, ...]": _texts,
+}
 
 
 @dataclass(frozen=True)

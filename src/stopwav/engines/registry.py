@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,10 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
-from stopwav.engines.protocol import AudioProcessor, Engine, EngineInfo, Knob, StreamingEngine
+from stopwav.engines.protocol import AudioProcessor, DescriptionError, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
 ENTRY_POINTS = "stopwav.engines"
+# Built-in engines of these packages import PyTorch with their module; the others import their toolkit when they load.
+_ON_TORCH = ("torch", "transformers", "speechbrain")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class EngineEntry:
             return importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError:
             return None
+
+    @property
+    def is_light(self) -> bool:
+        """Whether importing its class runs code of stopwav's own alone, or what this process has imported already."""
+        return self in BUILT_IN and (self.package not in _ON_TORCH or "torch" in sys.modules)
 
 
 def _built_in(name: str, target: str, package: str, extra: str, summary: str) -> EngineEntry:
@@ -127,10 +135,17 @@ def available() -> list[EngineEntry]:
     return [*BUILT_IN, *external]
 
 
-def find_class(spec: EngineSpec) -> Callable[..., object]:
-    """Return the class or function that makes the engine; its module is imported here, and no other's."""
+def find_entry(spec: EngineSpec) -> EngineEntry | None:
+    """Return the entry that a spec names, None for a class in a user's own file; nothing is imported.
+
+    A name that no engine has, a package that is not installed, and a file that is not there are errors.
+    """
     if spec.name.endswith(".py"):
-        return _from_file(spec)
+        if not Path(spec.name).is_file():
+            raise StopwavError(f"engine {spec.text!r}: no file {spec.name!r}; write path/to/my_engine.py:MyEngine")
+        if spec.source is None:
+            raise StopwavError(f"engine {spec.text!r}: which class? write {spec.name}:MyEngine")
+        return None
     entry = next((entry for entry in available() if entry.name == spec.name), None)
     if entry is None:
         hint = suggestion(spec.name, [entry.name for entry in available()], ", or your own my_engine.py:Class")
@@ -139,30 +154,44 @@ def find_class(spec: EngineSpec) -> Callable[..., object]:
         raise StopwavError(f"unknown engine {spec.name!r}: {hint}")
     if entry.version is None:
         raise StopwavError(f"engine {spec.name!r} needs {entry.package}, which is not installed: {entry.install}")
-    module, _, attribute = entry.target.partition(":")
-    try:
-        return _get_class(importlib.import_module(module), attribute, spec.text)
-    except ImportError as error:  # a package that its package needs
-        raise StopwavError(f"engine {spec.name!r} does not import ({error}): {entry.install}") from error
+    return entry
+
+
+def find_class(spec: EngineSpec) -> Callable[..., object]:
+    """Return the class or function that makes the engine; its module is imported here, and no other's.
+
+    That may end or block the process: code of others is imported in a process of its own alone.
+    """
+    entry = find_entry(spec)
+    if entry is None:
+        return _from_file(spec)
+    return _get_class(_import(entry), entry.target.partition(":")[2], spec.text)
 
 
 def is_streaming(entry: EngineEntry) -> bool | None:
-    """Whether the engine streams; `None` where its package is missing or does not import, or the model decides."""
+    """Whether the engine streams; `None` where its package is missing, or where the model decides."""
     if entry.version is None:
         return None
-    module, _, attribute = entry.target.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module), attribute)
-        if isinstance(factory, partial):  # one class for several names
-            factory = factory.func
-        made = factory if isinstance(factory, type) else get_type_hints(factory).get("return")
-    except Exception:  # a third party's module may fail in any way; the list is printed anyway
-        return None
+    factory = _get_class(_import(entry), entry.target.partition(":")[2], entry.name)
+    if isinstance(factory, partial):  # one class for several names
+        factory = factory.func
+    made = factory if isinstance(factory, type) else get_type_hints(factory).get("return")
     streaming = {hasattr(kind, "open") for kind in get_args(made) or (made,) if isinstance(kind, type)}
     return streaming.pop() if len(streaming) == 1 else None
 
 
-def prepare(text: str) -> Callable[[], object]:
+def _import(entry: EngineEntry) -> ModuleType:
+    try:
+        return importlib.import_module(entry.target.partition(":")[0])
+    except ImportError as error:  # a package that its package needs
+        raise StopwavError(f"engine {entry.name!r} does not import ({error}): {entry.install}") from error
+    except (MemoryError, DescriptionError):
+        raise
+    except (Exception, SystemExit) as error:  # an exit would pass for a good end
+        raise StopwavError(f"engine {entry.name!r} does not import ({error!r})") from error
+
+
+def prepare(text: str) -> partial[object]:
     """Return a call that makes the engine; errors in the spec itself are raised here."""
     spec = parse_spec(text)
     factory = find_class(spec)
@@ -171,13 +200,6 @@ def prepare(text: str) -> Callable[[], object]:
         arguments["source"] = spec.source
     _check_arguments(spec, factory, arguments)
     return partial(factory, **arguments)
-
-
-@cache
-def has_option(text: str, option: str) -> bool:
-    """Whether the engine that a spec names has such an option."""
-    parameters = inspect.signature(find_class(parse_spec(text))).parameters.values()
-    return any(parameter.name == option or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def make(text: str) -> Engine | StreamingEngine | AudioProcessor:
@@ -242,19 +264,25 @@ def _check_arguments(spec: EngineSpec, factory: Callable[..., object], arguments
 
 def _from_file(spec: EngineSpec) -> Callable[..., object]:
     path = Path(spec.name)
-    if not path.is_file():
-        raise StopwavError(f"engine {spec.text!r}: no file {spec.name!r}; write path/to/my_engine.py:MyEngine")
-    if spec.source is None:
-        raise StopwavError(f"engine {spec.text!r}: which class? write {spec.name}:MyEngine")
+    assert spec.source is not None
+    try:
+        module = _module(path.absolute(), path.stat().st_mtime_ns)
+    except (MemoryError, DescriptionError):
+        raise
+    except (Exception, SystemExit) as error:  # an exit would pass for a good end
+        raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {error!r}") from error
+    return _get_class(module, spec.source, spec.text)
+
+
+@cache
+def _module(path: Path, changed_ns: int) -> ModuleType:
+    """The module of a user's file, imported once: many a file may not be run twice in a process."""
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:
-        raise StopwavError(f"engine {spec.text!r}: {spec.name} failed to import: {error!r}") from error
-    return _get_class(module, spec.source, spec.text)
+    module_spec.loader.exec_module(module)
+    return module
 
 
 def _get_class(module: ModuleType, name: str, text: str) -> Callable[..., object]:

@@ -192,6 +192,12 @@ def check_name(text: str) -> str:
     return "" if listed.version else f"needs {' or '.join(listed.packages)}: {listed.install}"
 
 
+def own_file(text: str) -> str | None:
+    """Return the file of a user's own loss; None for one of the list."""
+    name, _ = split_name(text)
+    return _own_file(text, name)[0] if ".py:" in name else None
+
+
 def installed_losses(device: str) -> list[str]:
     """The names of all installed losses that run on the device, without the oracle."""
     kind = device.partition(":")[0]

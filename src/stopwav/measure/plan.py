@@ -19,7 +19,11 @@ _MAY_BE_ZERO = ("warmup_s", "min_values_s")
 
 
 class Workload(Protocol):
-    """One thing to time: `setup` is untimed, runs in the fresh process, and returns the call that is timed."""
+    """One thing to time: `setup` is untimed, runs in the fresh process, and returns the call that is timed.
+
+    The call may have a method `prepare_calls(count)`, which makes the inputs of its next calls before they are timed,
+    and returns for how many of them it did.
+    """
 
     @property
     def name(self) -> str: ...

@@ -47,7 +47,7 @@ def load_statistics() -> None:
 
 def sample(call: Callable[[], object], clock: Clock, plan: Plan) -> Samples:
     """Take the samples of one round of `call`."""
-    first_s = clock.time(call).wall_s
+    first_s = time_calls(call, 1, clock).wall_s
     warmup_s, cautions = warm_up(call, clock, plan)
     loops = choose_loops(call, clock)
     timings = _take_values(call, loops, clock, plan)
@@ -68,7 +68,7 @@ def warm_up(call: Callable[[], object], clock: Clock, plan: Plan) -> tuple[tuple
     while len(values_s) < MAX_WARMUP_CALLS and sum(values_s) < MAX_WARMUP_S:
         if len(values_s) >= MIN_WARMUP_CALLS and sum(values_s) >= plan.warmup_s:
             break
-        values_s.append(clock.time(call).wall_s)
+        values_s.append(time_calls(call, 1, clock).wall_s)
     return tuple(values_s), _warmup_cautions(values_s)
 
 
@@ -87,17 +87,32 @@ def _warmup_cautions(values_s: list[float]) -> tuple[Caution, ...]:
 
 
 def choose_loops(call: Callable[[], object], clock: Clock) -> int:
-    """Return the iterations per value: 1 for calls of 10 ms or more, else doubled until a value takes that long."""
+    """Return the iterations per value: 1 for calls of 10 ms or more, else doubled until a value takes that long.
+
+    A call whose inputs cannot be prepared for twice as many iterations has shorter values.
+    """
     loops = 1
     # Such a clock prepares each call, and its events resolve a short one.
     if getattr(clock, "one_at_a_time", False):
         return loops
-    while clock.time(partial(_repeat, call, loops)).wall_s < MIN_VALUE_S:
+    while time_calls(call, loops, clock).wall_s < MIN_VALUE_S and _prepare(call, 2 * loops):
         loops *= 2
         # With a fake clock that stands still this would never end.
         if loops >= 1 << 24:
             break
     return loops
+
+
+def time_calls(call: Callable[[], object], count: int, clock: Clock) -> Timing:
+    """Time a call so many times in a row; their inputs, where the call makes its own, are prepared before."""
+    _prepare(call, count)
+    return clock.time(call if count == 1 else partial(_repeat, call, count))
+
+
+def _prepare(call: Callable[[], object], count: int) -> bool:
+    """Have a call prepare the inputs of its next calls, and return whether it did so for all; most have none."""
+    prepare: Callable[[int], int] | None = getattr(call, "prepare_calls", None)
+    return prepare is None or prepare(count) >= count
 
 
 def _repeat(call: Callable[[], object], loops: int) -> None:
@@ -106,11 +121,10 @@ def _repeat(call: Callable[[], object], loops: int) -> None:
 
 
 def _take_values(call: Callable[[], object], loops: int, clock: Clock, plan: Plan) -> list[Timing]:
-    block = call if loops == 1 else partial(_repeat, call, loops)
     timings: list[Timing] = []
     spent_s = 0.0
     while True:
-        timing = clock.time(block)
+        timing = time_calls(call, loops, clock)
         # The result may be as large as the model's output: it is not kept while others are timed.
         timings.append(Timing(timing.wall_s, timing.device_s, timing.spans, None))
         spent_s += timing.wall_s

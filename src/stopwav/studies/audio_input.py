@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import Caution, StopwavError
+from stopwav.studies.digests import content_digests, corpus_digest
 
 if TYPE_CHECKING:
     from stopwav.speech.audio import Audio
@@ -32,8 +34,13 @@ def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -
     if source == NOISE:
         samples = np.random.default_rng(seed).normal(0, NOISE_LEVEL, count).astype(np.float32)
     else:
-        samples = np.resize(_speech(source, sample_rate_hz, duration_s)[0], count)
+        samples = np.resize(_speech(source, sample_rate_hz, duration_s).samples, count)
     return Audio(np.clip(samples, -1.0, 1.0), sample_rate_hz)
+
+
+def located(source: str) -> str:
+    """Return the source by its full path, for a process that may be in another folder when it reads it."""
+    return source if source in (BUNDLED, NOISE) else str(Path(source).absolute())
 
 
 def audio_digest(source: str, seed: int) -> str:
@@ -50,6 +57,18 @@ def audio_digest(source: str, seed: int) -> str:
     return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
 
 
+def input_digests(source: str, duration_s: float) -> dict[str, str]:
+    """Return the digests of the files that audio of that length is made of, and of the corpus that they are drawn from.
+
+    Bundled speech comes with this version of stopwav, and noise from its seed.
+    """
+    if source in (BUNDLED, NOISE):
+        return {}
+    if _is_file(source):
+        return content_digests([source])
+    return {**corpus_digest(source), **content_digests(_speech(source, 16_000, duration_s).paths)}
+
+
 def audio_warnings(source: str, duration_s: float) -> list[Caution]:
     """Return a warning for each part of a folder or corpus that is left out of audio of that length."""
     if source == NOISE or _is_file(source):
@@ -58,7 +77,7 @@ def audio_warnings(source: str, duration_s: float) -> list[Caution]:
 
     problems = [f"{problem.where}: {problem.message}" for problem in load_corpus(source).problems]
     # Any rate does: what cannot be read cannot be read at any.
-    return [Caution("corpus", message) for message in (*problems, *_speech(source, 16_000, duration_s)[1])]
+    return [Caution("corpus", message) for message in (*problems, *_speech(source, 16_000, duration_s).broken)]
 
 
 def _is_file(source: str) -> bool:
@@ -70,18 +89,29 @@ def _is_file(source: str) -> bool:
     )
 
 
-def _speech(source: str, sample_rate_hz: int, duration_s: float) -> tuple[Any, list[str]]:
-    """The samples of a file, or of as many utterances in a row as the duration takes; and why others are left out."""
+@dataclass(frozen=True)
+class _Speech:
+    """Samples, the files that they are of, and why others are left out."""
+
+    samples: Any
+    paths: list[Path]
+    broken: list[str]
+
+
+def _speech(source: str, sample_rate_hz: int, duration_s: float) -> _Speech:
+    """The samples of a file, or of as many utterances in a row as the duration takes."""
     import numpy as np
 
     from stopwav.speech.audio import load
     from stopwav.speech.corpus import load_corpus
 
     if _is_file(source):
-        return load(source, sample_rate_hz).samples, []
+        return _Speech(load(source, sample_rate_hz).samples, [Path(source)], [])
     parts: list[Any] = []
     broken: list[str] = []
+    paths: list[Path] = []
     for utterance in load_corpus(source).utterances:
+        paths.append(utterance.path)
         try:
             parts.append(load(utterance.path, sample_rate_hz, utterance.start_s, utterance.end_s).samples)
         except StopwavError as error:
@@ -90,4 +120,4 @@ def _speech(source: str, sample_rate_hz: int, duration_s: float) -> tuple[Any, l
             break
     if not parts:
         raise StopwavError(f"{source} has no audio that can be read: {broken[0]}")
-    return np.concatenate(parts), broken
+    return _Speech(np.concatenate(parts), paths, broken)

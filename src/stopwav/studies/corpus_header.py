@@ -48,7 +48,8 @@ def utterance_from_json(fields: dict[str, Any]) -> Utterance:
     """Return the utterance that the header of a run holds."""
     return Utterance(
         id=fields["id"],
-        path=Path(fields["path"]),
+        # In full: the process of an engine may be in another folder by the time it reads the file.
+        path=Path(fields["path"]).absolute(),
         text=fields["text"],
         start_s=fields["start_s"],
         end_s=fields["end_s"],

@@ -37,13 +37,13 @@ def forecast(study: Study, spec: StudySpec) -> Forecast:
     return study.forecast(spec)
 
 
-def engine_problems(setting: str, engines: Iterable[str]) -> Iterator[tuple[str, str]]:
+def engine_problems(setting: str, engines: Iterable[str], time_limit_s: float = 0.0) -> Iterator[tuple[str, str]]:
     """Yield the engines that are not available, each as the setting that names it and the reason."""
-    from stopwav.engines.registry import prepare
+    from stopwav.studies.engine_check import check_engine
 
     for engine in engines:
         try:
-            prepare(engine)
+            check_engine(engine, time_limit_s)
         except StopwavError as error:
             yield setting, str(error)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, paths_in, read_header
+from stopwav.studies.digests import changed_file, missing_file
 from stopwav.studies.spec import StudySpec
 
 AGAIN = "measure again without --resume"
@@ -34,15 +35,16 @@ def open_record(
     """Return the record that a study measures into: to resume, the newest run of this spec, else a new one.
 
     A complete run is open for reading only, unless `append` is set. One that is broken, or was started on another
-    machine or with other packages, is an error: its rounds and today's are not one measurement. `same` says whether a
-    run is of this spec, where more is compared than the settings. `header` makes that of a new run, and raises what is
-    wrong before anything is measured.
+    machine, with other packages, or with other files than are here now, is an error: its rounds and today's are not one
+    measurement. `same` says whether a run is of this spec, where more is compared than the settings. `header` makes
+    that of a new run, and raises what is wrong before anything is measured.
     """
     if spec.resume:
         is_same = same or (lambda other: other.spec == spec.stored())
         path = next((path for path in paths_in(spec.save, study) if _is_run_of(path, study, is_same)), None)
         if path is not None:
             record = Record.read(path)
+            _check_files(record)
             if record.complete and not append:
                 return record
             _check_machine(record)
@@ -70,6 +72,16 @@ def _check_machine(record: Record) -> None:
         raise StopwavError(
             f"cannot resume {record.path}: it was started with another {changed[0]}; resume it there, or {AGAIN}"
         )
+
+
+def _check_files(record: Record) -> None:
+    """Raise where a file that the run measures is not what it was; runs of older versions do not say what it was."""
+    digests = record.header.digests
+    if (changed := changed_file(digests)) is not None:
+        raise StopwavError(f"cannot resume {record.path}: {changed} has changed since; {AGAIN}")
+    # What is complete needs its files no more.
+    if not record.complete and (missing := missing_file(digests)) is not None:
+        raise StopwavError(f"cannot resume {record.path}: {missing} is no longer there; put it back, or {AGAIN}")
 
 
 def check_pieces(record: Record) -> None:

@@ -221,3 +221,48 @@ def test_an_utterance_without_words_is_measured_without_errors(tiny_corpus: Make
     (result,) = results(run("fake", corpus, tmp_path))
     assert (result.params["utterances"], result.params["transcripts"]) == (2, 1)
     assert any(warning.message.startswith("1 of 2 utterances without") for warning in result.warnings)
+
+
+FORKING = """
+import os
+from stopwav import EngineInfo, Hypothesis
+
+class Forking:
+    "Hears how long an utterance is, and leaves copies of itself behind that come back with another answer."
+    info = EngineInfo(name="forking", version="1", chunk_s=0.1)
+    is_copy = False
+    def open(self):
+        self.heard = 0
+        return self
+    def push(self, samples):
+        self.heard += len(samples)
+        return []
+    def finish(self):
+        child = 0 if self.is_copy else os.fork()
+        if child and self.waits: os.waitpid(child, 0)
+        self.is_copy = not child
+        return [Hypothesis("" if self.is_copy else str(self.heard))]
+
+class Waits(Forking):
+    waits = True
+
+class Leaves(Forking):
+    waits = False
+"""
+
+
+@pytest.mark.parametrize("name", ["Waits", "Leaves"])
+def test_the_answer_of_a_forked_copy_is_nobodys(tiny_corpus: MakeCorpus, tmp_path: Path, name: str) -> None:
+    corpus = tiny_corpus(count=4)
+    for index in range(4):
+        soundfile.write(corpus / f"u{index:03d}.wav", np.zeros(1600 * (index + 1), dtype=np.float32), 16_000)
+    (tmp_path / "forking.py").write_text(FORKING)
+    record = run(f"{tmp_path / 'forking.py'}:{name}", corpus, tmp_path, rounds=2)
+    heard = {
+        (piece.key[1], piece.key[3]): (piece.status, piece.data["trace"]["chunks"][-1]["text"])
+        for piece in record.pieces
+        if piece.key[0] == "stream"
+    }
+    assert heard == {
+        (round_, f"u{index:03d}"): ("ok", [str(1600 * (index + 1))]) for round_ in range(2) for index in range(4)
+    }

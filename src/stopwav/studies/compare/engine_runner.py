@@ -15,11 +15,12 @@ from stopwav.measure.energy_series import WindowEnergy, idle_window, with_extern
 from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan, Scalar
-from stopwav.measure.sampler import warm_up
+from stopwav.measure.sampler import time_calls, warm_up
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.audio_input import BUNDLED, make_audio
 from stopwav.studies.compare.network_size import count_multiply_adds, count_parameters
+from stopwav.studies.fresh_batches import FreshBatches
 
 # A frame is the 10 ms that features advance by, in every recogniser of this field.
 FRAME_S = 0.01
@@ -58,19 +59,23 @@ class LengthWorkload:
 
 
 class _Call:
-    """One input through an engine, and the facts to store afterwards."""
+    """One input through an engine, a copy of it in each call, and the facts to store afterwards."""
 
     def __init__(self, engine: Engine, audio: Audio) -> None:
-        self._engine, self._audio = engine, audio
+        self._engine, self._batches = engine, FreshBatches(audio)
 
     @property
     def facts(self) -> dict[str, Any]:
         """The description of the engine, and how many tokens it emitted for this input."""
         return {"engine": self._engine.info.to_json(), "emitted_tokens": _emitted(self._engine)}
 
+    def prepare_calls(self, count: int) -> int:
+        """Make the inputs of the next calls, and return of how many."""
+        return self._batches.prepare(count)
+
     def __call__(self) -> str:
         """Return the text of the input."""
-        return _text(self._engine, self._audio)
+        return _text(self._engine, self._batches.take())
 
 
 class EngineRunner:
@@ -94,14 +99,13 @@ class EngineRunner:
         network = getattr(self._engine, "network", None)
         if network is None:
             return {"multiply_adds": None, "reason": NOT_TORCH}
-        audio = _speech(self._engine, frames, seed)
-        return count_multiply_adds(network, lambda: _text(self._engine, audio), depth)
+        return count_multiply_adds(network, _Call(self._engine, _speech(self._engine, frames, seed)), depth)
 
     def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
         """Return the description of the engine, and the times of loading, the first call and each warm-up call."""
-        audio = self._load(utterance)
-        first_s = self._clock.time(lambda: _text(self._engine, audio)).wall_s
-        warmup_s, cautions = warm_up(lambda: _text(self._engine, audio), self._clock, plan)
+        call = _Call(self._engine, self._load(utterance))
+        first_s = time_calls(call, 1, self._clock).wall_s
+        warmup_s, cautions = warm_up(call, self._clock, plan)
         return {
             "engine": self._engine.info.to_json(),
             "load_s": self._load_s,
@@ -113,13 +117,14 @@ class EngineRunner:
     def transcribe(self, utterance: Utterance) -> dict[str, Any]:
         """Return the text of one utterance, and how long it took."""
         audio = self._load(utterance)
+        duration_s = audio.duration_s
         # Garbage of the harness is collected before the call, not inside it.
         gc.collect()
-        timing = self._clock.time(lambda: _text(self._engine, audio))
+        timing = self._clock.time(lambda: _text(self._engine, [audio]))
         return {
             "seconds": timing.wall_s,
             "device_s": timing.device_s,
-            "audio_s": audio.duration_s,
+            "audio_s": duration_s,
             "text": timing.result,
             "emitted_tokens": _emitted(self._engine),
         }
@@ -169,14 +174,14 @@ def _speech(engine: Engine, frames: int, seed: int) -> Audio:
     return make_audio(BUNDLED, frames * FRAME_S, engine.info.sample_rate_hz, seed)
 
 
-def _text(engine: Engine, audio: Audio) -> str:
-    texts = engine.transcribe([audio])
+def _text(engine: Engine, batch: list[Audio]) -> str:
+    texts = engine.transcribe(batch)
     if len(texts) != 1 or not isinstance(texts[0], str):
         raise StopwavError(f"the engine returned {repr(texts)[:60]} where a list of one text is expected")
-    return texts[0]
+    return str.__str__(texts[0])  # also of a type of another's, which could not be read outside this process
 
 
 def _emitted(engine: Engine) -> int | None:
     """The number of tokens of the last text; None where the engine does not report it."""
     emitted = getattr(engine, "emitted_tokens", None)
-    return None if not emitted else int(emitted[0])
+    return None if emitted is None or len(emitted) == 0 else int(emitted[0])

@@ -58,7 +58,7 @@ def forecast(spec: CompareSpec) -> Forecast:
 
 def problems(spec: CompareSpec) -> Iterator[tuple[str, str]]:
     """Yield what would stop a run of these settings at once."""
-    yield from engine_problems("engines", spec.engines)
+    yield from engine_problems("engines", spec.engines, spec.time_limit_s)
 
 
 def _engine_s(spec: CompareSpec, rtf: float, load_s: float, mean_s: float) -> float:

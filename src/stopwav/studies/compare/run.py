@@ -24,6 +24,7 @@ from stopwav.studies.compare.passes import (
 from stopwav.studies.compare.pieces import inputs_of, length_place, load_failure
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of, round_inputs
 from stopwav.studies.corpus_header import corpus_to_json, engine_names
+from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round_in_turn
@@ -62,10 +63,9 @@ def draw_inputs(utterances: Sequence[Utterance], samples: int, seed: int) -> lis
 
 def _check(spec: CompareSpec) -> None:
     """Raise for an engine that is not available, or a hypothesis that cannot be understood."""
-    from stopwav.engines.registry import prepare
+    from stopwav.studies.engine_check import check_engines
 
-    for engine in spec.engines:
-        prepare(engine)
+    check_engines(spec.engines, spec.time_limit_s)
     names = engine_names(spec.engines)
     for text in spec.expect:
         parse_expectation(text, names, spec.frames)
@@ -73,6 +73,7 @@ def _check(spec: CompareSpec) -> None:
 
 def _header(spec: CompareSpec) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+    from stopwav.studies.engine_check import check_engines
 
     if spec.meter_csv is not None:
         check_meter_log(Path(spec.meter_csv))
@@ -86,6 +87,10 @@ def _header(spec: CompareSpec) -> Header:
             **corpus_to_json(corpus, {utterance.id: utterance for utterance in inputs}.values()),
             # In the order in which they are transcribed, some several times where the corpus has fewer.
             "inputs": [utterance.id for utterance in inputs],
+        },
+        digests={
+            **engine_digests(spec.engines, check_engines(spec.engines, spec.time_limit_s)),
+            **audio_digests(inputs, spec.progress),
         },
     )
 

@@ -12,7 +12,8 @@ from stopwav.errors import StopwavError
 from stopwav.measure.plan import Scalar
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record
-from stopwav.studies.audio_input import make_audio
+from stopwav.studies.audio_input import located, make_audio
+from stopwav.studies.fresh_batches import FreshBatches
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
@@ -66,19 +67,21 @@ class CellWorkload:
         from stopwav.engines.protocol import AudioProcessor, Engine
         from stopwav.engines.registry import make
 
+        source = located(self.audio)
         engine = make(self.engine)
         if not isinstance(engine, Engine | AudioProcessor):
             missing = "it has neither transcribe() nor process()"
             raise StopwavError(f"engine {self.engine!r} takes no batches ({missing}); the grid needs one")
-        audio = make_audio(self.audio, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
-        return BatchCall(engine, [_copy(audio) for _ in range(self.cell.batch_size)])
+        audio = make_audio(source, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
+        return BatchCall(engine, audio, self.cell.batch_size)
 
 
 class BatchCall:
     """The timed call of a cell: the same audio in every place of the batch, so that its size is all that varies."""
 
-    def __init__(self, engine: Engine | AudioProcessor, batch: list[Audio]) -> None:
-        self._engine, self._batch = engine, batch
+    def __init__(self, engine: Engine | AudioProcessor, audio: Audio, size: int) -> None:
+        self._engine, self._size = engine, size
+        self._batches = FreshBatches(audio, size)
         # What a trace calls it.
         self.stage = "transcribe" if hasattr(engine, "transcribe") else "process"
         self._method: Callable[[list[Audio]], object] = getattr(engine, self.stage)
@@ -88,9 +91,13 @@ class BatchCall:
         """The engine's info."""
         return {"engine": self._engine.info.to_json()}
 
+    def prepare_calls(self, count: int) -> int:
+        """Make the batches of the next calls, and return of how many."""
+        return self._batches.prepare(count)
+
     def __call__(self) -> object:
         """Return the texts of the batch, or whatever a model without texts returns."""
-        result = self._method(self._batch)
+        result = self._method(self._batches.take())
         if self.stage == "transcribe":
             self._check(result)
         return result
@@ -98,14 +105,8 @@ class BatchCall:
     def _check(self, texts: object) -> None:
         if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise StopwavError(f"the engine's transcribe() returned {texts!r:.60}; it has to return a list of texts")
-        if len(texts) != len(self._batch):
-            raise StopwavError(f"the engine returned {len(texts)} texts for a batch of {len(self._batch)}")
-
-
-def _copy(audio: Audio) -> Audio:
-    from stopwav.speech.audio import Audio
-
-    return Audio(audio.samples.copy(), audio.sample_rate_hz)
+        if len(texts) != self._size:
+            raise StopwavError(f"the engine returned {len(texts)} texts for a batch of {self._size}")
 
 
 def cells_of(spec: GridSpec) -> list[GridCell]:

@@ -51,7 +51,7 @@ def problems(spec: GridSpec) -> Iterator[tuple[str, str]]:
     except StopwavError as error:
         yield "engine", str(error)
         return
-    yield from engine_problems("engine", [engine])
+    yield from engine_problems("engine", [engine], spec.time_limit_s)
 
 
 def _earlier(spec: GridSpec, folder: Path) -> tuple[float, float, str] | None:

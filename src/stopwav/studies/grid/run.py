@@ -6,7 +6,8 @@ from functools import partial
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
-from stopwav.studies.audio_input import audio_digest, audio_warnings
+from stopwav.studies.audio_input import audio_digest, audio_warnings, input_digests
+from stopwav.studies.digests import engine_digests
 from stopwav.studies.grid.cell import CellWorkload, cell_place, round_order
 from stopwav.studies.grid.frontier import find_frontier
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
@@ -35,23 +36,27 @@ def grid(spec: GridSpec) -> Record:
 
 
 def _is_same(spec: GridSpec, other: Header) -> bool:
-    """Whether a run is of this spec and this audio: a file of the same name may hold other audio by now."""
-    return other.spec == spec.stored() and other.corpus.get("digest") == audio_digest(spec.audio, spec.seed)
+    """Whether a run is of this spec; one of an older version, without digests of its files, also of this audio."""
+    same_audio = other.digests or other.corpus.get("digest") == audio_digest(spec.audio, spec.seed)
+    return other.spec == spec.stored() and bool(same_audio)
 
 
 def _header(spec: GridSpec) -> Header:
-    from stopwav.engines.registry import prepare
+    from stopwav.studies.engine_check import check_engine
 
     if spec.predict_s is not None and len(spec.durations) < 2:
         raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least two --durations; there is one")
-    prepare(engine_of(spec))  # an engine that is not available is an error before anything is measured
+    engine = engine_of(spec)
+    # One that is not available is an error before anything is measured.
+    inspection = check_engine(engine, spec.time_limit_s)
     warnings = audio_warnings(spec.audio, max(spec.durations))
     corpus = {
         "name": spec.audio,
         "digest": audio_digest(spec.audio, spec.seed),
         "cautions": [{"code": warning.code, "message": warning.message} for warning in warnings],
     }
-    return make_header("grid", spec, corpus=corpus)
+    digests = {**engine_digests([engine], [inspection]), **input_digests(spec.audio, max(spec.durations))}
+    return make_header("grid", spec, corpus=corpus, digests=digests)
 
 
 def _run(spec: GridSpec, record: Record) -> None:

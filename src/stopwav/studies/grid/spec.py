@@ -127,7 +127,8 @@ def plan_of(spec: GridSpec) -> Plan:
 
 def engine_of(spec: GridSpec) -> str:
     """Return the engine's name, with its device in it where one is asked for."""
-    from stopwav.engines.registry import has_option, parse_spec
+    from stopwav.engines.registry import parse_spec
+    from stopwav.studies.engine_check import check_engine
 
     own = parse_spec(spec.engine).options.get("device")
     if spec.device is None or own == spec.device:
@@ -135,7 +136,7 @@ def engine_of(spec: GridSpec) -> str:
     if own is not None:
         raise StopwavError(f"--device {spec.device}: engine {spec.engine!r} names another one; give one of them")
     # An engine without that option is where it was asked to be.
-    if spec.device == "cpu" and not has_option(spec.engine, "device"):
+    if spec.device == "cpu" and not check_engine(spec.engine, spec.time_limit_s).takes("device"):
         return spec.engine
     return f"{spec.engine},device={spec.device}"
 

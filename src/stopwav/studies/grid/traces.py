@@ -18,7 +18,7 @@ from stopwav.profiling.schedule import TraceOptions
 from stopwav.profiling.trace_additions import OPERATOR, Trace, add_stages, new_trace_path, write_trace
 from stopwav.profiling.trace_file import TraceFile
 from stopwav.record import Piece, Record
-from stopwav.studies.grid.cell import CellWorkload, GridCell, cells_of, exact, measurements
+from stopwav.studies.grid.cell import BatchCall, CellWorkload, GridCell, cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
 from stopwav.studies.traces import failed_trace_warning, traces_folder
 from stopwav.studies.worker import outcome_to_piece
@@ -139,6 +139,8 @@ def _unprofiled(call: Callable[[], object], folder: Path, settings: TraceSetting
 
 def _spans(call: Callable[[], object]) -> tuple[Span, ...]:
     """The stages of a call, itself the outermost, by the clock that traces of torch.profiler are in."""
+    if isinstance(call, BatchCall):
+        call.prepare_calls(1)
     with collect_marks(time.time_ns) as marks, stage(getattr(call, "stage", "call")):
         call()
     return spans_of(marks, 0)

@@ -120,22 +120,18 @@ class _Pair:
     utterances: tuple[str, ...]
 
 
-def tried_knobs(engines: list[str]) -> list[TriedKnob]:
+def tried_knobs(engines: list[str], time_limit_s: float = 0.0) -> list[TriedKnob]:
     """Return the settings that an engine offers, each with the engine that has it, or why it is not tried here."""
-    from stopwav.engines.registry import list_knobs, prepare, with_knob
+    from stopwav.studies.engine_check import offered_settings
 
     if len(engines) != 1:
         raise StopwavError(f"--explain takes one engine, got {len(engines)}: {', '.join(engines)}")
     (engine,) = engines
-    prepare(engine)
     tried: list[TriedKnob] = []
-    for knob in list_knobs(engine):
-        changed = with_knob(engine, knob)
-        if not knob.unavailable:
-            prepare(changed)
-        available = None if knob.unavailable else changed
-        if changed != engine and all(available is None or available != other.engine for other in tried):
-            tried.append(TriedKnob(setting=knob.text, engine=available, unavailable=knob.unavailable))
+    for offered in offered_settings(engine, time_limit_s):
+        available = None if offered.unavailable else offered.engine
+        if offered.engine != engine and all(available is None or available != other.engine for other in tried):
+            tried.append(TriedKnob(setting=offered.setting, engine=available, unavailable=offered.unavailable))
     if not tried:
         raise StopwavError(f"engine {engine!r} offers no other settings to try; measure it without --explain")
     return tried

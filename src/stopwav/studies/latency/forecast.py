@@ -34,7 +34,7 @@ def forecast(spec: LatencySpec) -> Forecast:
     basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {spec.rounds}"]
     engines = spec.engines
     if spec.explain:
-        engines = with_knobs(engines, tried_knobs(engines))
+        engines = with_knobs(engines, tried_knobs(engines, spec.time_limit_s))
         basis.append(f"settings that {engines[0]} offers to try: {len(engines) - 1}")
     total_s, assumed = 0.0, []
     for engine in dict.fromkeys(engines):
@@ -56,7 +56,7 @@ def forecast(spec: LatencySpec) -> Forecast:
 
 def problems(spec: LatencySpec) -> Iterator[tuple[str, str]]:
     """Yield what would stop a run of these settings at once."""
-    yield from engine_problems("engines", spec.engines)
+    yield from engine_problems("engines", spec.engines, spec.time_limit_s)
 
 
 def _earlier_speed(engine: str, folder: Path) -> tuple[float, float, str] | None:

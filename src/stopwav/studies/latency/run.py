@@ -13,6 +13,7 @@ from stopwav.record import Header, Record
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
+from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.streams import EngineRound
@@ -28,7 +29,7 @@ def latency(spec: LatencySpec) -> Record:
     interleaved; `stopwav.explanation(record)` says what each setting gains.
     """
     if spec.explain:
-        knobs = tried_knobs(spec.engines)
+        knobs = tried_knobs(spec.engines, spec.time_limit_s)
         spec = spec.model_copy(update={"knobs": knobs, "engines": with_knobs(spec.engines, knobs)})
     with open_record("latency", spec, partial(_header, spec), same=partial(_is_same, spec)) as record:
         if not record.complete:
@@ -43,17 +44,21 @@ def _is_same(spec: LatencySpec, other: Header) -> bool:
 
 
 def _header(spec: LatencySpec) -> Header:
-    from stopwav.engines.registry import prepare
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+    from stopwav.studies.engine_check import check_engines
 
-    for engine in spec.engines:
-        prepare(engine)  # an engine that is not available is an error before anything is measured
+    # One that is not available is an error before anything is measured.
+    inspections = check_engines(spec.engines, spec.time_limit_s)
     corpus = _prepare_corpus(spec)
     return make_header(
         "latency",
         spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
         corpus=corpus_to_json(corpus, corpus.utterances),
+        digests={
+            **engine_digests(spec.engines, inspections),
+            **audio_digests(corpus.utterances, spec.progress),
+        },
     )
 
 

@@ -170,7 +170,8 @@ def _texts(returned: object) -> tuple[str, ...]:
     for item in items:
         if not isinstance(item, Hypothesis) or not isinstance(item.text, str):
             raise StopwavError(f"the engine returned {_brief(item)} where a list of Hypothesis(text) is expected")
-        texts.append(item.text)
+        # Also of a type of another's, which could not be read outside this process.
+        texts.append(str.__str__(item.text))
     return tuple(texts)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
+from stopwav.studies.digests import content_digests, outline_digests
 from stopwav.studies.loss.batch_sets import batch_sets, corpus_of
 from stopwav.studies.loss.check import check_loss
 from stopwav.studies.loss.largest_batch import find_largest
@@ -44,11 +45,13 @@ def loss(spec: LossSpec) -> Record:
 
 
 def _header(spec: LossSpec) -> Header:
-    from stopwav.losses.registry import check_name
+    from stopwav.losses.registry import check_name, own_file
 
     for name in spec.losses:
         check_name(name)  # a name that no loss has is an error before anything is measured
-    return make_header("loss", spec, corpus=corpus_of(spec))
+    files = [own_file(name) for name in spec.losses]
+    digests = {**content_digests(filter(None, files)), **outline_digests([spec.shapes, spec.tokenizer])}
+    return make_header("loss", spec, corpus=corpus_of(spec), digests=digests)
 
 
 def _check_losses(spec: LossSpec, record: Record) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
+from stopwav.studies.digests import content_digests, outline_digests
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import checked, make_header, signature_of
 from stopwav.studies.step.job import batches_of, is_reference, own_file, reference_sizes, shapes_of
@@ -71,10 +72,11 @@ def _header(spec: StepSpec) -> Header:
     if find_spec("torch") is None:
         raise StopwavError("step needs PyTorch, which is not installed: pip install 'stopwav[torch]'")
     if not is_reference(spec.model):
-        own_file(spec.model)
-        return make_header("step", spec)
+        path, _ = own_file(spec.model)
+        return make_header("step", spec, digests=content_digests([path]))
     from stopwav.speech.shapes import shapes_to_json
 
     reference_sizes(spec)
     batches_of(spec)
-    return make_header("step", spec, corpus=shapes_to_json(shapes_of(spec)))
+    digests = outline_digests([spec.shapes, spec.tokenizer])
+    return make_header("step", spec, corpus=shapes_to_json(shapes_of(spec)), digests=digests)
