@@ -287,6 +287,6 @@ def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.path.relpath(tmp_path / "socket.wav"))
         for name in ("pipe", "device", "socket"):
-            assert "is a pipe, a socket or a device, not an audio file" in refusal(tmp_path / f"{name}.wav")
+            assert "is a pipe, a socket or a device, not a file" in refusal(tmp_path / f"{name}.wav")
     assert "is a folder" in refusal(tmp_path / "folder.wav")
-    assert "does not exist" in refusal(tmp_path / "dangling.wav")
+    assert "is a link to nothing" in refusal(tmp_path / "dangling.wav")

@@ -15,6 +15,7 @@ import soxr
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
+from stopwav.speech.utterance import LONGEST_S, no_file_reason, too_long
 
 # A manifest's rounded duration may end a little after its file does; anything beyond that is a mistake in the manifest.
 OVERSHOOT_S = 0.05
@@ -31,10 +32,6 @@ UNKNOWN_FRAMES = 2**62  # libsndfile's frame count of a FLAC stream that does no
 # A read of 4 MB, whatever the number of channels: with its copies in the mixer and the resampler it is small against
 # the samples of any recording that is long enough for memory to matter.
 BLOCK_SAMPLES = 2**20
-
-# Four hours: longer than any meeting, call or chapter of a corpus, and 0.9 GB of samples at 16 kHz. A few hundred
-# kilobytes of FLAC can hold days of silence, which no memory does.
-LONGEST_S = 4 * 3600.0
 
 MP3_SLACK_FRAMES = 3 * 1152  # MP3 lengths are estimates to a few codec frames when no encoder tag gives them
 
@@ -77,19 +74,13 @@ def load(path: Path | str, sample_rate_hz: int, start_s: float = 0.0, end_s: flo
     if sample_rate_hz <= 0:
         raise StopwavError(f"sample rate {sample_rate_hz} Hz is not possible: give a positive one, such as 16000")
     if not os.path.isfile(path):  # unlike Path.is_file, never raises; a pipe or a device would never end
-        raise StopwavError(f"{path} {_no_file(path)}; correct the path in the manifest or on the command line")
+        raise StopwavError(f"{path} {no_file_reason(path)}; correct the path in the manifest or on the command line")
     if path.stat().st_size == 0:
         raise StopwavError(f"{path} is empty (0 bytes); write it again or remove it from the corpus")
     samples = _read(path, sample_rate_hz, start_s, end_s)
     if len(samples) == 0:
         raise StopwavError(f"{path} has no samples left at {sample_rate_hz} Hz; remove it from the corpus")
     return Audio(samples, sample_rate_hz)
-
-
-def _no_file(path: Path) -> str:
-    if os.path.isdir(path):
-        return "is a folder, not an audio file"
-    return "is a pipe, a socket or a device, not an audio file" if os.path.exists(path) else "does not exist"
 
 
 def _read(path: Path, sample_rate_hz: int, start_s: float, end_s: float | None) -> NDArray[np.float32]:
@@ -141,10 +132,7 @@ def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: f
             "correct the segment's times in the manifest"
         )
     if stop_s - start_s > LONGEST_S + OVERSHOOT_S:
-        raise StopwavError(
-            f"{path}: {(stop_s - start_s) / 3600:.3g} h are too long for one utterance, {LONGEST_S / 3600:g} h at "
-            "most; cut it into segments, for example with a manifest of offsets and durations"
-        )
+        raise StopwavError(f"{path}: {too_long(stop_s - start_s)}")
     return round(start_s * file.samplerate), min(file.frames, round(stop_s * file.samplerate))
 
 
