@@ -167,18 +167,30 @@ def write_page_or_warn(runs: Sequence[StudyRun], path: Path) -> bool:
     return True
 
 
-def write_file(path: Path, text: str, runs: Sequence[Path] = ()) -> None:
+def check_target(path: Path | None) -> None:
+    """Raise where a file cannot be written to a path that was asked for: before the work, not after it."""
+    from stopwav.studies.resume import closed_reason
+
+    if path is None or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)):
+        return  # a pipe or a device is written to as it is
+    if os.path.isdir(path):
+        raise StopwavError(f"{path}: is a folder; name a file in it")
+    if reason := closed_reason(Path(os.path.realpath(path)).parent):
+        raise StopwavError(f"{path}: cannot be written ({reason}); name another place")
+
+
+def write_file(path: Path, content: str | bytes, runs: Sequence[Path] = ()) -> None:
     """Write a whole file or none, and never over one of the runs it is made from."""
-    if any(path.resolve() == run.resolve() for run in runs):
+    target = Path(os.path.realpath(path))  # a link stays one
+    if any(str(target) == os.path.realpath(run) for run in runs):
         raise StopwavError(f"{path}: is the run itself and would be overwritten; name another file")
-    target = path.resolve()  # a link stays one
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not target.is_file():
             temporary = target  # a pipe or a device is written to, not replaced
         # A lone surrogate from an engine's output has no UTF-8.
-        temporary.write_text(text, encoding="utf-8", errors="replace")
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
         if temporary != target:
             temporary.replace(target)
     except OSError as error:

@@ -56,9 +56,13 @@ def write(path: Path, words: Mapping[str, Sequence[Word]]) -> None:
             start_s = round(word.start_s, 4)
             lines.append(f"{name} 1 {start_s:.4f} {round(word.end_s, 4) - start_s:.4f} {word.text}\n")
     try:
-        path.write_bytes("".join(lines).encode())  # encoded first, so that a failure leaves an older file intact
+        content = "".join(lines).encode()  # first, so that a failure leaves an older file intact
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     except UnicodeEncodeError as error:
         raise StopwavError(f"{path} cannot be written: {error}; correct the ids and words") from None
+    except OSError as error:
+        raise StopwavError(f"{path} cannot be written ({error.strerror}); name another place") from None
 
 
 def attach(corpus: Corpus, times: Mapping[str, Sequence[Word]], source: str) -> Corpus:

@@ -134,11 +134,13 @@ def shapes_to_json(shapes: Shapes) -> dict[str, Any]:
 def corpus_shapes(path: Path, tokenizer: str, subsampling: int = SUBSAMPLING) -> Shapes:
     """Return the shapes of a NeMo manifest, Lhotse cuts, a Kaldi data folder, or any other corpus."""
     count = token_counter(tokenizer)
-    digest, spoken = spoken_texts(path)
+    digest, spoken, problems = spoken_texts(path)
     pairs = [(round(duration_s * FRAMES_PER_S), count(text)) for duration_s, text in spoken]
+    first = f"{problems[0].where}: {problems[0].message}" if problems else "check the file"
     if not pairs:
-        raise StopwavError(f"{path}: no utterance with a duration and a text; check the file")
-    note = f"tokenizer {Path(tokenizer).name}"
+        raise StopwavError(f"{path}: no utterance with a duration and a text; {first}")
+    left_out = f", {len(problems)} unusable left out ({first})" if problems else ""
+    note = f"tokenizer {Path(tokenizer).name}{left_out}"
     return _subsampled_shapes(path.resolve().name, np.array(pairs, np.int64), digest, note, subsampling)
 
 

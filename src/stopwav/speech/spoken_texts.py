@@ -15,7 +15,7 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.speech.corpus import FORMATS, Corpus, Utterance, load_corpus
 from stopwav.speech.folder import AUDIO_SUFFIXES
-from stopwav.speech.utterance import read_file, read_lines
+from stopwav.speech.utterance import Problem, read_file, read_lines
 
 Spoken = tuple[float, str]  # duration in seconds, and text
 
@@ -23,16 +23,16 @@ Spoken = tuple[float, str]  # duration in seconds, and text
 LONGEST_S = 1e6
 
 
-def spoken_texts(path: Path) -> tuple[str, list[Spoken]]:
-    """Return the source's digest, and the duration and text of each utterance."""
+def spoken_texts(path: Path) -> tuple[str, list[Spoken], tuple[Problem, ...]]:
+    """Return the source's digest, the duration and text of each utterance, and the problems with the others."""
     if os.path.isfile(path) and path.suffix.lower() not in AUDIO_SUFFIXES:
-        return file_digest(path), list(_entries(path))
+        return file_digest(path), list(_entries(path)), ()
     if os.path.isfile(path / "utt2dur") and os.path.isfile(path / "text"):
         return _kaldi(path)
     if not os.path.exists(path):
         raise StopwavError(f"{path} does not exist; shapes are read from Lhotse cuts (.jsonl.gz, .json.gz), {FORMATS}")
     corpus = load_corpus(path)
-    return corpus.digest, list(_utterances(corpus))
+    return corpus.digest, list(_utterances(corpus)), corpus.problems
 
 
 def file_digest(path: Path) -> str:
@@ -40,18 +40,22 @@ def file_digest(path: Path) -> str:
     return hashlib.sha256(read_file(path)).hexdigest()[:16]
 
 
-def _kaldi(folder: Path) -> tuple[str, list[Spoken]]:
+def _kaldi(folder: Path) -> tuple[str, list[Spoken], tuple[Problem, ...]]:
     """Read a data folder with utt2dur: no audio is opened, and no command is run."""
-    texts = dict(line.split_first() for line in read_lines(folder / "text")[0])
+    text_lines, problems = read_lines(folder / "text")
+    duration_lines, unreadable = read_lines(folder / "utt2dur")
+    problems += unreadable
+    texts = dict(line.split_first() for line in text_lines)
     durations = {}
-    for line in read_lines(folder / "utt2dur")[0]:
+    for line in duration_lines:
         name, seconds = line.split_first()
         try:
             durations[name] = _checked_s(seconds)
         except ValueError as error:
             raise StopwavError(f"{folder}/{line.where}: {error}; its lines must be `id seconds`") from error
     spoken = [(durations[name], text) for name, text in texts.items() if name in durations]
-    return file_digest(folder / "utt2dur"), spoken
+    problems += [Problem(name, "utt2dur has no line for it; add one") for name in texts if name not in durations]
+    return file_digest(folder / "utt2dur"), spoken, tuple(problems)
 
 
 def _checked_s(value: object) -> float:

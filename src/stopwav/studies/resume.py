@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, paths_in, read_header
@@ -47,8 +49,22 @@ def open_record(
                 return record
             _check_machine(record)
             return Record.resume(path)
+    if reason := closed_reason(spec.save):  # now: a header may take hours, in which the words of a corpus are aligned
+        raise StopwavError(f"cannot create the run file in {spec.save} ({reason}); choose another folder with --save")
     first = header()  # before there is a file
     return Record.create(new_path(spec.save, study), first)
+
+
+def closed_reason(folder: Path) -> str:
+    """Return why no file can be created in a folder, there or still to be made; "" where one can. Leaves nothing."""
+    nearest = Path(os.path.abspath(folder))
+    while not os.path.lexists(nearest) and nearest != nearest.parent:
+        nearest = nearest.parent
+    try:
+        with TemporaryFile(dir=nearest):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _is_run_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:
