@@ -113,9 +113,9 @@ def show_document(document: Document) -> None:
 
 
 def _console() -> Console:
-    from rich.console import Console
+    from stopwav.report.terminal import open_console
 
-    return Console(markup=False, highlight=False)
+    return open_console()
 
 
 def run_to_json(run: StudyRun, *, texts: bool = False) -> dict[str, Any]:
@@ -223,7 +223,6 @@ def exit_code(results: Sequence[Result]) -> int:
 @contextmanager
 def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
     """Yield a function that moves a progress bar on standard error; Ctrl-C ends the command, saying how to continue."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -232,6 +231,8 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+
+    from stopwav.report.terminal import open_console
 
     columns = (
         TextColumn("{task.description}"),
@@ -243,7 +244,7 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
         TextColumn("left"),
     )
     # Twice a second: a bar redrawn more often would take time from what is being measured.
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     hidden = not console.is_terminal  # where a bar cannot move, it would leave an empty line
     with Progress(*columns, console=console, refresh_per_second=2, transient=True, disable=hidden) as bar:
         tasks: dict[str, int] = {}
