@@ -176,6 +176,11 @@ class Record:
         # ASCII only: a lone surrogate in an engine's output is escaped, not an encoding error.
         data = (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
         try:
+            if not (os.path.exists(self.path) and os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))):
+                raise StopwavError(
+                    f"{self.path}: was deleted, moved or replaced during the run; put it back and continue with "
+                    "--resume, or measure again"
+                )
             while data:
                 data = data[os.write(self._descriptor, data) :]
             os.fsync(self._descriptor)
