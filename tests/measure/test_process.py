@@ -331,7 +331,7 @@ def test_a_kill_for_memory_is_one_that_the_group_counts(
     counts: list[int], status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter(counts)
-    monkeypatch.setattr("stopwav.measure.machine.oom_kill_count", lambda: next(left))
+    monkeypatch.setattr(sys.modules["stopwav.measure.machine"], "oom_kill_count", lambda: next(left))
     with FreshProcess(Patient) as process:
         assert process.start(LIMIT_S).ok
         assert ask(process, "die", signal.SIGKILL).status == status

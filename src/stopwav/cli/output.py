@@ -169,7 +169,7 @@ def write_page_or_warn(runs: Sequence[StudyRun], path: Path) -> bool:
 
 def check_target(path: Path | None) -> None:
     """Raise where a file cannot be written to a path that was asked for: before the work, not after it."""
-    from stopwav.studies.resume import closed_reason
+    from stopwav.studies.run_folder import closed_reason
 
     if path is None or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)):
         return  # a pipe or a device is written to as it is

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, paths_in, read_header
+from stopwav.studies.run_folder import closed_reason
 from stopwav.studies.spec import StudySpec
 
 AGAIN = "measure again without --resume"
@@ -53,18 +52,6 @@ def open_record(
         raise StopwavError(f"cannot create the run file in {spec.save} ({reason}); choose another folder with --save")
     first = header()  # before there is a file
     return Record.create(new_path(spec.save, study), first)
-
-
-def closed_reason(folder: Path) -> str:
-    """Return why no file can be created in a folder, there or still to be made; "" where one can. Leaves nothing."""
-    nearest = Path(os.path.abspath(folder))
-    while not os.path.lexists(nearest) and nearest != nearest.parent:
-        nearest = nearest.parent
-    try:
-        with TemporaryFile(dir=nearest):
-            return ""
-    except OSError as error:
-        return error.strerror or str(error)
 
 
 def _is_run_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:
