@@ -1,5 +1,6 @@
 """What several tests share: tiny corpora made of noise, and where the real speech lies."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ LONGEST = (
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+# Tests neither read nor write the user's cache of word times.
+os.environ["STOPWAV_CACHE"] = ""
 LIBRISPEECH = Path(__file__).parent.parent.parent / "shared" / "data" / "librispeech"
 
 

@@ -131,6 +131,22 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         Record.read(tmp_path / "gone.jsonl")
 
 
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_a_run_whose_file_is_gone_is_an_error_at_the_next_write(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with Record.create(path, header()) as record:
+        record.append(piece(1))
+        path.rename(tmp_path / "elsewhere.jsonl")
+        if how == "deleted":
+            (tmp_path / "elsewhere.jsonl").unlink()
+        if how == "replaced":
+            path.write_text("something else")
+        for write in (lambda: record.append(piece(2)), record.finish):
+            with pytest.raises(StopwavError, match=r"r\.jsonl: was deleted, moved or replaced during the run; put it"):
+                write()
+        assert not record.complete
+
+
 def test_names_of_new_runs_do_not_collide(tmp_path: Path) -> None:
     paths = set()
     for _ in range(5):

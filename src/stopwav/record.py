@@ -274,6 +274,11 @@ class Record:
         data = (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
         start_bytes, length_bytes = os.lseek(self._descriptor, 0, os.SEEK_END), len(data) - 1
         try:
+            if not (os.path.exists(self.path) and os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))):
+                raise StopwavError(
+                    f"{self.path}: was deleted, moved or replaced during the run; put it back and continue with "
+                    "--resume, or measure again"
+                )
             while data:
                 data = data[os.write(self._descriptor, data) :]
             os.fsync(self._descriptor)

@@ -166,6 +166,10 @@ def test_tasmotas_own_time_is_that_of_this_machines_zone(tmp_path: Path, monkeyp
         ('1700000000 {"ENERGY":{"Power":5}\n', "is not a reading"),
         ('{"temperature": 20}\n{"temperature": 20}\n', "readings: 0, needs 2"),
         ("apower,voltage\n5,230\n6,230\n", "no column of times"),
+        (f'1700000000 {{"ENERGY":{{"Power":{"9" * 400}}}}}\n', "is not a reading (not finite)"),
+        (f"timestamp,watts\n1700000000,{'9' * 400}\n", "is not a reading (not finite)"),
+        ("timestamp,watts\n1700000000,1e300\n", "is not a reading (more than a power station)"),
+        (f'1700000000 {{"a":{"[" * 100_000}\n', "is not a reading"),
     ],
 )
 def test_what_a_plug_did_not_say_is_not_made_up(text: str, message: str, tmp_path: Path) -> None:

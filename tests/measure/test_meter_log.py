@@ -1,5 +1,6 @@
 """The log of an external meter: integrals worked out by hand, and what is wrong with a log named in one line."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,11 @@ def test_the_part_around_a_window_says_the_same_of_it() -> None:
     part = whole.around(40.3, 50.7)
     assert (part.times_s[0], part.times_s[-1]) == (40.0, 51.0)
     assert part.joules(40.3, 50.7) == pytest.approx(whole.joules(40.3, 50.7))
+
+
+def test_a_pipe_or_a_device_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "device.csv").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "device.csv"):
+        with pytest.raises(StopwavError, match=rf"meter log .*{name}: is not a file; let the meter write to one"):
+            read_meter_log(tmp_path / name)

@@ -92,6 +92,13 @@ class Unreadable:
         return int, ("not a number",)
 
 
+class Undivided:
+    """An object that cannot be sent."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise ValueError("in one piece")
+
+
 # Far beyond what anything here takes that does not hang, even on a machine that was suspended meanwhile.
 LIMIT_S = 1e6
 
@@ -234,7 +241,7 @@ def test_a_worker_that_closes_its_connection_and_sleeps_is_killed(patient: Fresh
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
 @pytest.mark.parametrize("pieces", [b"\x00\x00\x00\x09half", b"\x00\x00\x00\x01x"], ids=["half", "garbage"])
 def test_half_an_answer_or_garbage_is_a_crash(pieces: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["stopwav.measure.process"], "STALL_S", 1)
+    monkeypatch.setattr(sys.modules["stopwav.measure.interpreter"], "STALL_S", 1)
     with FreshProcess(Patient) as process:
         assert process.start(LIMIT_S).ok
         assert ask(process, "close_connection", pieces).status == "crashed"
@@ -262,13 +269,72 @@ def test_a_parent_killed_before_its_worker_runs_leaves_no_orphan(tmp_path: Path)
     script = tmp_path / "parent.py"
     script.write_text(
         "import os, signal\n"
-        "from stopwav.measure import process\n"
-        "spawned = process._spawn(process._connected()[1].fileno())\n"
+        "from stopwav.measure import interpreter\n"
+        "spawned = interpreter.spawn(interpreter.connected_pipe()[1].fileno())\n"
         "print(spawned.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     parent = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True)
     wait_for_the_end(int(parent.stdout))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc")
+def test_what_the_engine_started_ends_with_a_parent_killed_by_force(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "from stopwav.measure.process import FreshProcess\n"
+        "class Engine:\n"
+        "    def start(self):\n"
+        "        return subprocess.Popen(['sleep', '1000']).pid\n"
+        "process = FreshProcess(Engine)\n"
+        "process.start(1e6)\n"
+        "print(process.call('start', time_limit_s=1e6).value, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen([sys.executable, script], stdin=pipe, stdout=pipe, text=True)
+    assert parent.stdout is not None
+    started = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    wait_for_the_end(started)
+
+
+def test_a_request_that_cannot_be_read_is_answered_at_once(patient: FreshProcess) -> None:
+    outcome = ask(patient, "who", Unreadable())
+    assert outcome.status == "error"
+    assert outcome.message.startswith("ValueError: invalid literal")
+    assert ask(patient, "who").ok
+    with FreshProcess(Patient, Unreadable()) as process:
+        assert process.start(LIMIT_S).status == "error"
+
+
+def test_what_cannot_be_taken_apart_is_an_error_in_one_line(patient: FreshProcess) -> None:
+    with pytest.raises(StopwavError, match="cannot send the workload to a new process: ValueError: in one piece"):
+        ask(patient, "who", Undivided())
+
+
+def test_no_thread_for_a_process_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*arguments: object, **named: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sys.modules["stopwav.measure.process"], "Thread", no_thread)
+    with FreshProcess(Patient) as process:
+        outcome = process.start(LIMIT_S)
+        assert (outcome.status, outcome.message) == ("crashed", "cannot start a process (can't start new thread)")
+        assert not process.alive
+
+
+@pytest.mark.parametrize(("counts", "status"), [([3, 4], "oom"), ([3, 3], "crashed")], ids=["counted", "not counted"])
+def test_a_kill_for_memory_is_one_that_the_group_counts(
+    counts: list[int], status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(counts)
+    monkeypatch.setattr(sys.modules["stopwav.measure.machine"], "oom_kill_count", lambda: next(left))
+    with FreshProcess(Patient) as process:
+        assert process.start(LIMIT_S).ok
+        assert ask(process, "die", signal.SIGKILL).status == status
 
 
 @pytest.mark.parametrize(

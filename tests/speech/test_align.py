@@ -104,6 +104,22 @@ def test_audio_too_short_for_its_words_is_refused(seconds: float) -> None:
             align(audio, text)
 
 
+def test_what_would_take_hours_to_align_is_refused_at_once() -> None:
+    with pytest.raises(StopwavError, match="4001 s are too long to be aligned, 4000 s at most; cut the recording"):
+        align(Audio(np.zeros(40_010, np.float32), 10), "good morning")
+    with pytest.raises(StopwavError, match="no alignment of 'hello "):
+        align(sentence(0)[0], "hello " * 100_000)
+
+
+def test_running_out_of_memory_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(*arguments: object) -> Audio:
+        raise MemoryError
+
+    monkeypatch.setattr("stopwav.speech.align.load", run_out)
+    (problem,) = align_corpus(Corpus("test", bare(bundled_corpus()).utterances[:1])).problems
+    assert problem.message.startswith("not enough memory to align it; cut it into segments")
+
+
 def test_another_transcript_or_silence_is_refused_or_at_least_survived() -> None:
     audio, utterance = sentence(0)
     with pytest.raises(StopwavError, match=r"no alignment of 'hello hello .*…' with its 1\.11 s"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import struct
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -233,3 +237,56 @@ def test_a_name_that_is_no_utf8_is_a_name(tmp_path: Path) -> None:
     path.write_bytes(b"no audio")
     with pytest.raises(StopwavError, match="is not readable as audio"):
         load(path, 16_000)
+
+
+@pytest.mark.parametrize("rate_hz", [RATE_HZ, 44_100, 8_000])
+def test_reading_in_blocks_gives_the_samples_of_the_whole(tmp_path: Path, rate_hz: int) -> None:
+    noise = np.random.default_rng(1).uniform(-1.2, 1.2, (700_000, 2)).astype(np.float32)  # more than one block
+    path = written(tmp_path / "x.wav", noise, rate_hz, subtype="FLOAT")
+    mono = np.clip(noise.mean(axis=1, dtype=np.float64).astype(np.float32), -1.0, 1.0)
+    whole = mono if rate_hz == RATE_HZ else np.clip(soxr.resample(mono, rate_hz, RATE_HZ, quality="HQ"), -1.0, 1.0)
+    np.testing.assert_array_equal(load(path, RATE_HZ).samples, whole)
+    part = load(path, RATE_HZ, 7.0, 15.0).samples
+    mono = mono[7 * rate_hz : 15 * rate_hz]
+    whole = mono if rate_hz == RATE_HZ else np.clip(soxr.resample(mono, rate_hz, RATE_HZ, quality="HQ"), -1.0, 1.0)
+    np.testing.assert_array_equal(part, whole)
+
+
+def silence(path: Path, seconds: int, rate_hz: int, channels: int) -> Path:
+    with soundfile.SoundFile(path, "w", rate_hz, channels) as file:
+        for _ in range(seconds):
+            file.write(np.zeros((rate_hz, channels), np.int16))
+    return path
+
+
+def test_many_channels_need_the_memory_of_one(tmp_path: Path) -> None:
+    path = silence(tmp_path / "x.flac", 60, 48_000, 8)  # 92 MB as floats, of which 3.8 MB are needed
+    tracemalloc.start()
+    try:
+        assert load(path, RATE_HZ).duration_s == 60.0
+        assert tracemalloc.get_traced_memory()[1] < 25e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_utterance_of_days_is_refused_and_its_segments_are_not(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.wav", np.zeros(50 * 3600, np.int16), rate_hz=10)
+    assert refusal(path).endswith(
+        "x.wav: 5 h are too long for one utterance, 4 h at most; cut it into segments, for example with a manifest of "
+        "offsets and durations"
+    )
+    assert load(path, 100, 3600.0, 3660.0).duration_s == 60.0
+    assert load(path, 1, 0.0, 4 * 3600.0).duration_s == 4 * 3600.0
+
+
+def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.wav")  # opening it would wait for ever
+    (tmp_path / "device.wav").symlink_to("/dev/zero")
+    (tmp_path / "folder.wav").mkdir()
+    (tmp_path / "dangling.wav").symlink_to(tmp_path / "nowhere.wav")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(tmp_path / "socket.wav"))
+        for name in ("pipe", "device", "socket"):
+            assert "is a pipe, a socket or a device, not a file" in refusal(tmp_path / f"{name}.wav")
+    assert "is a folder" in refusal(tmp_path / "folder.wav")
+    assert "is a link to nothing" in refusal(tmp_path / "dangling.wav")

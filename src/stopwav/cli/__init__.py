@@ -120,15 +120,29 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         app(arguments)
     except StopwavError as error:
-        print(f"stopwav: {error}", file=sys.stderr)
+        _print_error(str(error))
+        sys.exit(2)
+    except MemoryError:
+        _print_error("not enough memory for this; give it less at a time, or lift the limit (ulimit -v)")
         sys.exit(2)
     except BrokenPipeError:
         # The reader of our output (head, less) went away: nothing is wrong.
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            _print_error(f"cannot print or write the output: {error.strerror}")
+            sys.stdout = None  # the rest of it cannot be printed either
+        elif error.filename is not None:  # such as one that may not be read, or a name that is too long
+            _print_error(f"cannot use {error.filename} ({error.strerror}); name another file")
+        else:
             raise
-        print(f"stopwav: cannot print or write the output: {error.strerror}", file=sys.stderr)
-        sys.stdout = None  # the rest of it cannot be printed either
         sys.exit(2)
+
+
+def _print_error(message: str) -> None:
+    """Print an error; names and texts from files in it are shown, and do nothing to the terminal."""
+    from stopwav.report.text import plain
+
+    # A path may have 4096 characters, and what to do comes after it.
+    print(f"stopwav: {plain(message, 5000)}", file=sys.stderr)

@@ -98,10 +98,11 @@ def gate(
     json: Json = False,
 ) -> None:
     """Is a run as good as its baseline? The exit code is 3 if a condition is violated by more than noise."""
-    from stopwav.cli.output import print_json, show_document, write_file
+    from stopwav.cli.output import check_target, print_json, show_document, write_file
     from stopwav.studies.diff import gate as gates
     from stopwav.studies.diff.document import gate_document
 
+    check_target(markdown)
     if calibrate:
         print_json(gates.calibrate(runs, force=force).to_json(), indent=2)
         return

@@ -33,10 +33,10 @@ def doctor(
     if json:
         _print_json(machine, steady, sensors, cautions)
     else:
-        from rich.console import Console
+        from stopwav.report.terminal import open_console
 
         rows = [*_machine_rows(machine), ("steadiness", f"the same work took {steady}")]
-        _print_text(Console(highlight=False), rows, sensors, cautions)
+        _print_text(open_console(), rows, sensors, cautions)
 
 
 def _without_fft(machine: Machine) -> list[Caution]:

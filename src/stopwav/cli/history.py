@@ -27,6 +27,9 @@ def history(
     """Show how every metric changed over the runs in a folder."""
     import sys
 
+    from stopwav.cli.output import check_target
+
+    check_target(html)
     runs, skipped = _read(folder)
     for _, message in skipped:
         print(f"stopwav: skipped {message}", file=sys.stderr)

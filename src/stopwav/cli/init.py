@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,7 @@ def init(
 
     chosen = find_study(study)
     path = file or Path(f"{study}.yaml")
-    if path.exists() and not force:
+    if os.path.exists(path) and not force:
         raise StopwavError(f"{path}: exists already; name another file, or add --force to overwrite it")
     write_file(path, starter(chosen, path.name))
     if json:

@@ -113,9 +113,9 @@ def show_document(document: Document) -> None:
 
 
 def _console() -> Console:
-    from rich.console import Console
+    from stopwav.report.terminal import open_console
 
-    return Console(markup=False, highlight=False)
+    return open_console()
 
 
 def run_to_json(run: StudyRun, *, texts: bool = False) -> dict[str, Any]:
@@ -167,18 +167,30 @@ def write_page_or_warn(runs: Sequence[StudyRun], path: Path) -> bool:
     return True
 
 
-def write_file(path: Path, text: str, runs: Sequence[Path] = ()) -> None:
+def check_target(path: Path | None) -> None:
+    """Raise where a file cannot be written to a path that was asked for: before the work, not after it."""
+    from stopwav.studies.run_folder import closed_reason
+
+    if path is None or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)):
+        return  # a pipe or a device is written to as it is
+    if os.path.isdir(path):
+        raise StopwavError(f"{path}: is a folder; name a file in it")
+    if reason := closed_reason(Path(os.path.realpath(path)).parent):
+        raise StopwavError(f"{path}: cannot be written ({reason}); name another place")
+
+
+def write_file(path: Path, content: str | bytes, runs: Sequence[Path] = ()) -> None:
     """Write a whole file or none, and never over one of the runs it is made from."""
-    if any(path.resolve() == run.resolve() for run in runs):
+    target = Path(os.path.realpath(path))  # a link stays one
+    if any(str(target) == os.path.realpath(run) for run in runs):
         raise StopwavError(f"{path}: is the run itself and would be overwritten; name another file")
-    target = path.resolve()  # a link stays one
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and not target.is_file():
             temporary = target  # a pipe or a device is written to, not replaced
         # A lone surrogate from an engine's output has no UTF-8.
-        temporary.write_text(text, encoding="utf-8", errors="replace")
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
         if temporary != target:
             temporary.replace(target)
     except OSError as error:
@@ -211,7 +223,6 @@ def exit_code(results: Sequence[Result]) -> int:
 @contextmanager
 def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
     """Yield a function that moves a progress bar on standard error; Ctrl-C ends the command, saying how to continue."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -220,6 +231,8 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+
+    from stopwav.report.terminal import open_console
 
     columns = (
         TextColumn("{task.description}"),
@@ -231,7 +244,7 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
         TextColumn("left"),
     )
     # Twice a second: a bar redrawn more often would take time from what is being measured.
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
     hidden = not console.is_terminal  # where a bar cannot move, it would leave an empty line
     with Progress(*columns, console=console, refresh_per_second=2, transient=True, disable=hidden) as bar:
         tasks: dict[str, int] = {}

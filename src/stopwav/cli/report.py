@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,6 +57,8 @@ def report(
     detail = Detail(every_metric, scientific, unfold, labels, print_texts)
     output.check_one_output({"--json": json, "--markdown": markdown, "--csv": csv})
     page = _page(html, trace, runs, open_page)
+    for target in (page, trace, None if charts is None else charts / "chart.svg"):
+        output.check_target(target)
     shown = [output.read_results(Record.read(path)) for path in runs]
     if trace is not None:
         _write_trace(shown, trace)
@@ -75,7 +78,7 @@ def report(
 
 def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page: bool) -> Path | None:
     """Where the page goes, where one is asked for."""
-    if html is not None and trace is not None and html.resolve() == trace.resolve():
+    if html is not None and trace is not None and os.path.realpath(html) == os.path.realpath(trace):
         raise StopwavError(f"--html {html} and --trace {trace}: the same file; name two")
     if html is not None or not open_page:
         return html
@@ -111,7 +114,7 @@ def _write_charts(runs: Sequence[StudyRun], folder: Path) -> list[tuple[str, Pat
         for name, chart in run.charts.items():
             path = folder / f"{run.record.path.stem}-{name}.svg"
             write_file(path, chart_svg(chart.spec))
-            path.with_suffix(".png").write_bytes(chart_png(chart.spec))
+            write_file(path.with_suffix(".png"), chart_png(chart.spec))
             written.append((chart.title, path))
     print(f"charts: {len(written)} in {folder}", file=sys.stderr)
     return written

@@ -37,15 +37,18 @@ def shapes(
     """Count the frames and tokens of the utterances of a corpus, for --shapes of `stopwav loss` and `stopwav step`."""
     import sys
 
+    from stopwav.cli.output import check_target
+    from stopwav.report.text import plain
     from stopwav.speech.batches import make_batches, padding_efficiency
     from stopwav.speech.shapes import frame_kind, load_shapes, save_shapes
 
+    check_target(output)
     loaded = load_shapes(source, tokenizer=tokenizer, frames=frame_kind(frames), subsampling=subsampling, seed=seed)
     if loaded.guess:
-        print(f"stopwav: {loaded.name}: {loaded.guess}", file=sys.stderr)
+        print(f"stopwav: {plain(loaded.name)}: {plain(loaded.guess)}", file=sys.stderr)
     if output is not None:
         save_shapes(loaded, output)
-        print(f"shapes: {output}", file=sys.stderr)
+        print(f"shapes: {plain(str(output))}", file=sys.stderr)
     rows = {"T": _summary(loaded.frames), "U": _summary(loaded.tokens)}
     efficiency = padding_efficiency(make_batches(loaded, batch_size=min(30, len(loaded)), seed=seed))
     if json:
@@ -56,7 +59,8 @@ def shapes(
         print(encoder.dumps({**about, **held, **rows, "padding_efficiency": efficiency}))
         return
     count = f"{len(loaded):,} utterance{'' if len(loaded) == 1 else 's'}"
-    print(f"{count} of {loaded.name} (digest {loaded.digest}; {loaded.note or 'as the file has them'})")
+    note = plain(loaded.note or "as the file has them")
+    print(f"{count} of {plain(loaded.name)} (digest {plain(loaded.digest)}; {note})")
     for name, row in rows.items():
         print(f"  {name}  " + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
     print(f"  padding efficiency in batches of {min(30, len(loaded))}, unsorted: {efficiency:.3f}")

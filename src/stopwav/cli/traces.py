@@ -117,10 +117,11 @@ def merge(
     json: Json = False,
 ) -> None:
     """Merge traces into one, each source with processes named after it, for Perfetto and TensorBoard."""
-    from stopwav.cli.output import print_json
+    from stopwav.cli.output import check_target, print_json
     from stopwav.profiling.trace_document import merged_document
     from stopwav.profiling.trace_merge import merge_traces
 
+    check_target(output)
     merged = merge_traces(files, output, align=align)  # type: ignore[arg-type]  # checked there
     if json:
         print_json(merged.to_json())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ _LATEST_S = 1e10
 _EARLIEST_S = 1e9
 # Shelly's energy meters store a line a minute.
 _SHELLY_PERIOD_S = 60.0
+# A gigawatt is a power station.
+_MOST_W = 1e9
 # Times of day that go back by more than this have passed midnight; by less, they are out of order.
 _HALF_A_DAY = timedelta(hours=12)
 
@@ -142,7 +145,7 @@ def _json_lines(path: Path, numbered: Sequence[tuple[int, str]]) -> ParsedLog:
                 raise ValueError("it has no time; write one in front of it")
             moment_s = stamps_s[0] if stamps_s else time_s(str(own_time), local=True)
             readings.append(Reading(number, moment_s, _power(power)))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise _not_a_reading(path, number, line, error) from None
         makers[maker] = None
     return ParsedLog(readings, " and ".join(makers) or "JSON lines without a power")
@@ -225,21 +228,27 @@ def time_s(text: str, *, local: bool = False) -> float:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None and not local:
             raise ValueError("a time without its zone") from None
-        return moment.timestamp()
+        try:
+            return moment.timestamp()
+        except OverflowError:
+            raise ValueError("not a time of this era") from None
     if not 0 < seconds < _LATEST_S:
         raise ValueError("not in seconds since 1970; milliseconds?")
     return seconds
 
 
 def _number(text: str | float) -> float:
-    number = float(text)
-    if number != number or abs(number) == float("inf"):
+    try:
+        number = float(text)
+    except OverflowError:  # an integer of hundreds of digits
+        number = math.inf
+    if not math.isfinite(number):
         raise ValueError("not finite")
     return number
 
 
 def _power(text: str | float) -> float:
     number = _number(text)
-    if number < 0:
-        raise ValueError("below zero")
+    if not 0 <= number <= _MOST_W:
+        raise ValueError("below zero" if number < 0 else "more than a power station")
     return number

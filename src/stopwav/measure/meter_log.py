@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -101,7 +102,7 @@ def log_files(path: Path) -> list[Path]:
     """Return the files of a log that are there: FILE, or what powertop writes for each iteration, FILE-DATE-TIME."""
     digits = "[0-9]"
     reports = path.parent.glob(f"{escape(path.stem)}-{8 * digits}-{6 * digits}{escape(path.suffix)}")
-    return [path] if path.exists() else sorted(reports)
+    return [path] if os.path.exists(path) else sorted(reports)
 
 
 def read_meter_log(path: Path, fewest: int = MIN_READINGS) -> MeterLog:
@@ -137,6 +138,8 @@ def _rotated(path: Path, later: Sequence[tuple[float, float]]) -> list[tuple[flo
 
 
 def _complete_lines(path: Path) -> list[str]:
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device may never end
+        raise StopwavError(f"meter log {path}: is not a file; let the meter write to one")
     try:
         content = path.read_bytes()
         return content[: content.rfind(b"\n") + 1].decode("utf-8-sig").splitlines()

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pickle
 import re
 import signal
-import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +20,12 @@ from typing import IO, Any, cast
 import cloudpickle
 
 from stopwav.errors import Status, StopwavError
+from stopwav.measure.interpreter import connected_pipe, die_with_parent, spawn, start_guard
 
 # Enough of a dying process's output to show the reason; a native stack dump can be megabytes.
 LAST_WORDS_BYTES = 2000
 # Three weeks: a pipe accepts no longer timeout.
 LONGEST_WAIT_S = 2e6
-# An answer that has begun is written in one go; a request is sent to a process that waits for it.
-STALL_S = 30
 # A process that closed its connection is about to end; one that goes on all the same is killed.
 FAREWELL_S = 2.0
 
@@ -60,6 +56,7 @@ class FreshProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
         self._output: _Output | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._asked = 0
         self._oom_kills = 0
 
@@ -82,14 +79,16 @@ class FreshProcess:
 
         self._oom_kills = oom_kill_count()
         try:
-            ours, theirs = _connected()
+            ours, theirs = connected_pipe()
             with theirs:
-                self._process = _spawn(theirs.fileno())
-        except OSError as error:  # no memory, no descriptors or no processes left
-            status: Status = "oom" if error.errno == errno.ENOMEM else "crashed"
-            return Outcome(status, message=f"cannot start a process ({error.strerror})")
-        assert self._process.stdout is not None
-        self._output = _Output(self._process.stdout)
+                self._process = spawn(theirs.fileno())
+            self._guard = start_guard(self._process.pid)
+            assert self._process.stdout is not None
+            self._output = _Output(self._process.stdout)
+        except (OSError, RuntimeError) as error:  # no memory, no descriptors, no processes or no threads left
+            self._end()
+            status: Status = "oom" if getattr(error, "errno", None) == errno.ENOMEM else "crashed"
+            return Outcome(status, message=f"cannot start a process ({getattr(error, 'strerror', None) or error})")
         self._pipe = ours
         return self._ask(None, self._request, time_limit_s)
 
@@ -105,7 +104,7 @@ class FreshProcess:
         if self._pipe is None:
             return Outcome("crashed", message="the process has already ended")
         self._asked += 1
-        request = _pickled((self._asked, method, arguments))
+        request = _NUMBER.pack(self._asked) + _pickled((method, arguments))
         deadline_s = time.monotonic() + min(time_limit_s, LONGEST_WAIT_S)
         try:
             self._pipe.send_bytes(request)
@@ -160,6 +159,10 @@ class FreshProcess:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+            if self._guard is not None:
+                self._guard.kill()  # before the process's number can be another's
+                self._guard.communicate()
+                self._guard = None
             self._process.wait()
             self._process = None
 
@@ -167,9 +170,10 @@ class FreshProcess:
 def _pickled(request: tuple[object, ...]) -> bytes:
     try:
         return bytes(cloudpickle.dumps(request))
-    except (pickle.PicklingError, TypeError) as error:
+    except Exception as error:  # an object may raise anything when it is taken apart
         raise StopwavError(
-            f"cannot send the workload to a new process: {error}; create such objects there, or in a `setup`"
+            f"cannot send the workload to a new process: {describe_error(error)}; create such objects there, or in a "
+            "`setup`"
         ) from error
 
 
@@ -194,40 +198,12 @@ class _Output:
         self._stream.close()
 
 
-def _connected() -> tuple[Connection, Connection]:
-    """Return the two ends of a pipe; ours gives up on an answer or a request that stalls half-way."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", STALL_S, 0))
-        return Connection(ours.detach()), Connection(theirs.detach())
-
-
-def _spawn(descriptor: int) -> subprocess.Popen[bytes]:
-    # The worker gets the parent's path, so that it can import whatever the parent could.
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}; "
-        f"from stopwav.measure.process import main; main({descriptor}, {os.getpid()})"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=(descriptor,),
-        # A separate session: Ctrl-C reaches only the parent, and whatever an engine starts is killed with it.
-        start_new_session=True,
-    )
-
-
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # the real-time signals have no names
         return f"signal {number}"
 
-
-_PR_SET_PDEATHSIG = 1
 
 # Whether this process is a worker: code that users profile in it must not reset the memory marks that the round reads.
 serving = False
@@ -240,6 +216,8 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
+# A request is its number and the pickled method and arguments: one that cannot be read is still answered by number.
+_NUMBER = struct.Struct("<Q")
 # An answer is the number of its request, the length of its status, the status, and the pickled value.
 _ANSWER = struct.Struct("<QB")
 
@@ -248,7 +226,7 @@ def main(descriptor: int, parent: int) -> None:
     """Answer the parent's requests until it closes the pipe."""
     global serving
     serving = True
-    _die_with_parent(parent)
+    die_with_parent(parent)
     # Native libraries print to descriptor 1: it goes where standard error goes, into the parent's "last words".
     os.dup2(2, 1)
     pipe = Connection(descriptor)
@@ -266,9 +244,9 @@ def main(descriptor: int, parent: int) -> None:
 
 
 def _answer(request: bytes, target: Any) -> tuple[bytes, Any]:
-    number = 0
+    (number,) = _NUMBER.unpack_from(request)
     try:
-        number, method, arguments = cloudpickle.loads(request)
+        method, arguments = cloudpickle.loads(request[_NUMBER.size :])
         if method is None:
             factory, *arguments = arguments
             target = factory(*arguments)
@@ -315,14 +293,3 @@ def describe_error(error: BaseException) -> str:
         place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
     message = f": {error}" if str(error) else ""
     return f"{type(error).__name__}{message}{place}".replace("\n", " ")
-
-
-def _die_with_parent(parent: int) -> None:
-    # A parent killed by SIGKILL cannot clean up: without this an engine that hangs would outlive it forever.
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call above
-        os._exit(1)

@@ -11,11 +11,16 @@ from typing import Any
 import altair as alt
 from altair.utils import schemapi
 
+from stopwav.errors import StopwavError
+
 # Width of a chart in a file; in a page it takes that of its column.
 FILE_WIDTH = 640
 # Numbers in d3's notation, of ticks and of tooltips: `r` writes 1520 where `g` writes 1.52e+3.
 TICKS = ",~r"
 VALUES = ",.3~r"
+# The JavaScript engine that draws charts for files reserves 64 GiB of addresses, and aborts the process without them;
+# it only takes this much where it bundles the scripts of a page.
+DRAWING_BYTES, BUNDLING_BYTES = 72e9, 1e9
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 
 
@@ -57,37 +62,57 @@ def theme() -> dict[str, Any]:
 
 def chart_svg(spec: Mapping[str, Any]) -> str:
     """The chart as SVG text, on light ground."""
-    import vl_convert
-
-    return str(vl_convert.vegalite_to_svg(_for_file(spec)))
+    return str(_renderer().vegalite_to_svg(_for_file(spec)))
 
 
 def chart_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
     """The chart as a PNG image, on light ground, at twice the size in pixels for sharp screens."""
+    return bytes(_renderer().vegalite_to_png(_for_file(spec), scale=scale))
+
+
+def _renderer(address_space_bytes: float = DRAWING_BYTES) -> Any:
+    """Return what draws charts; raise where it would end the process for lack of address space."""
+    import resource
+
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < address_space_bytes:
+        raise StopwavError(
+            f"charts need an address space of {address_space_bytes / 1e9:.3g} GB, and this process has "
+            f"{limit_bytes / 1e9:.3g} GB; lift its limit with `ulimit -v unlimited`"
+        )
     import vl_convert
 
-    return bytes(vl_convert.vegalite_to_png(_for_file(spec), scale=scale))
+    return vl_convert
 
 
 @cache
 def chart_script() -> str:
     """The JavaScript that draws specifications: Vega, Vega-Lite and Vega-Embed in one."""
-    import vl_convert
-
     # The characters that could end the script element they are put into.
     return (
-        str(vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;"))
+        str(_renderer(BUNDLING_BYTES).javascript_bundle("window.vegaEmbed=vegaEmbed;"))
         .replace("</script", "<\\/script")
         .replace("<!--", "<\\!--")
     )
 
 
 def _for_file(spec: Mapping[str, Any]) -> dict[str, Any]:
-    light = dict(on_light(dict(spec)))
+    light = dict(_encodable(on_light(dict(spec))))
     light["width"] = FILE_WIDTH if light.get("width") == "container" else light.get("width", FILE_WIDTH)
     light["background"] = on_light(ink("card"))
     light["padding"] = 16
     return light
+
+
+def _encodable(spec: Any) -> Any:
+    """The specification with a question mark for each lone surrogate of a name, which the renderer would refuse."""
+    if isinstance(spec, str):
+        return spec.encode("utf-8", "replace").decode()
+    if isinstance(spec, dict):
+        return {_encodable(key): _encodable(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_encodable(value) for value in spec]
+    return spec
 
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:

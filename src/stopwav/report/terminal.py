@@ -249,6 +249,8 @@ def bar(share: float) -> str:
 
 # A file or a pipe has no width: wide enough for every column of ours and a long name.
 FILE_WIDTH = 140
+# That of a terminal which says that it has none (`COLUMNS=0`), and on which nothing at all would be printed.
+USUAL_WIDTH = 80
 
 Section = tuple[str, Sequence[str], Sequence[Sequence[str]]]  # a title, headings, rows whose first item is a name
 
@@ -259,6 +261,14 @@ class Sheet:
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Return the console of standard output or standard error, without markup, and at least one character wide."""
+    console = Console(stderr=stderr, markup=False, highlight=False)
+    if console.width >= 1:
+        return console
+    return Console(stderr=stderr, markup=False, highlight=False, width=USUAL_WIDTH)
 
 
 def print_sheet(sheet: Sheet) -> None:
@@ -278,7 +288,7 @@ def print_aside(document: Document) -> None:
     """
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
         return
-    terminal = Console(stderr=True)
+    terminal = open_console(stderr=True)
     console = terminal if terminal.is_terminal else Console(stderr=True, width=FILE_WIDTH)
     with console.capture() as drawn:
         print_document(document, console)

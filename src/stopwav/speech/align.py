@@ -9,8 +9,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stopwav.errors import Caution, StopwavError
+from stopwav.speech.alignment_cache import AlignedWords, AlignmentCache, alignment_key, cache_folder
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Corpus, Problem, Utterance, Word
@@ -30,6 +32,12 @@ SILENCE_PROBABILITY = 1.0
 # Silence appended before aligning, so that the last word ends with its sound and not with the file.
 TAIL = np.zeros(round(0.2 * SAMPLE_RATE_HZ), np.int16)
 
+# The time that pocketsphinx takes grows with the square of the length: an hour of quick speech takes half an hour.
+LONGEST_S = 4000.0
+
+# A phone has three states of a frame each, and no word is without a phone: more words than this cannot be aligned.
+SHORTEST_WORD_S = 3 * FRAME_S
+
 # Letters, the longest match first, as phones of the CMU set. Silent letters map to nothing.
 _SOUNDS = {
     "tion": "SH AH N", "sion": "ZH AH N", "ough": "AO", "augh": "AO", "eigh": "EY", "igh": "AY", "tch": "CH",
@@ -47,14 +55,6 @@ _VOWELS = "aeiouy"
 _UNKNOWN = "AH"  # a letter of another script: some vowel, so that the word has a duration
 
 
-@dataclass(frozen=True)
-class AlignedWords:
-    """The words of an utterance with their times, and those whose pronunciation was guessed."""
-
-    words: tuple[Word, ...]
-    guessed: tuple[str, ...] = ()
-
-
 @dataclass
 class _Aligner:
     """pocketsphinx's decoder and the words that were added to its dictionary."""
@@ -68,50 +68,79 @@ def align(audio: Audio, text: str) -> AlignedWords:
     words = normalise(text)
     if not words:
         return AlignedWords(())
+    if audio.duration_s > LONGEST_S:
+        raise StopwavError(
+            f"{audio.duration_s:.0f} s are too long to be aligned, {LONGEST_S:g} s at most; cut the recording into "
+            "segments, or give the word times in a CTM file (--words)"
+        )
     samples = audio.resampled(SAMPLE_RATE_HZ).pcm16()
-    aligner = _aligner()
-    guessed = _add_missing_words(aligner, words)
-    decoder = aligner.decoder
-    decoder.reinit_feat()  # forgets the mean spectrum of earlier utterances
-    aligned: list[Word] = []
-    if len(samples):  # pocketsphinx raises without samples
-        decoder.set_align_text(" ".join(words))
-        decoder.start_utt()
-        decoder.process_raw(np.concatenate([samples, TAIL]).tobytes(), full_utt=True)
-        decoder.end_utt()
-        aligned = [_word(segment, audio.duration_s) for segment in decoder.seg() or () if segment.word[0] not in "<["]
+    # pocketsphinx raises without samples.
+    possible = len(samples) and len(words) * SHORTEST_WORD_S <= audio.duration_s + len(TAIL) / SAMPLE_RATE_HZ
+    alignment = _aligned(samples, words, audio.duration_s) if possible else AlignedWords(())
+    aligned = alignment.words
     # A word that starts after the audio was aligned to the appended silence.
     if [word.text for word in aligned] != words or aligned[-1].start_s >= audio.duration_s:
         raise StopwavError(
             f"no alignment of {_shortened(text)!r} with its {audio.duration_s:.2f} s of audio; check the "
             "transcript, or give the word times in a CTM file (--words)"
         )
-    return AlignedWords(tuple(aligned), guessed)
+    return alignment
+
+
+def _aligned(samples: NDArray[np.int16], words: list[str], duration_s: float) -> AlignedWords:
+    """Return the words that pocketsphinx finds in the samples, which may be others than those it was asked for."""
+    aligner = _aligner()
+    guessed = _add_missing_words(aligner, words)
+    decoder = aligner.decoder
+    decoder.reinit_feat()  # forgets the mean spectrum of earlier utterances
+    decoder.set_align_text(" ".join(words))
+    decoder.start_utt()
+    decoder.process_raw(np.concatenate([samples, TAIL]).tobytes(), full_utt=True)
+    decoder.end_utt()
+    found = [_word(segment, duration_s) for segment in decoder.seg() or () if segment.word[0] not in "<["]
+    return AlignedWords(tuple(found), guessed)
 
 
 def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = None) -> Corpus:
     """Return the corpus with word times for every utterance that had none; one that cannot be aligned gets a problem.
 
-    An utterance without a transcript stays as it is. `progress` is called after each utterance with the number done and
-    the total.
+    An utterance without a transcript stays as it is. Word times are kept in the user's cache folder as they are found,
+    and taken from there, so that an alignment that was interrupted continues. `progress` is called after each utterance
+    with the number done and the total.
     """
     missing = [(utterance, utterance.text) for utterance in corpus.utterances if utterance.text and not utterance.words]
     aligned: dict[str, Utterance] = {}
     problems, warnings = list(corpus.problems), list(corpus.cautions)
-    for done, (utterance, text) in enumerate(missing, start=1):
-        try:
-            audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
-            alignment = align(audio, text)
-        except StopwavError as error:
-            problems.append(Problem(utterance.id, str(error)))
-        else:
-            aligned[utterance.id] = replace(utterance, words=alignment.words)
-            if alignment.guessed:
-                warnings.append(_guess_warning(utterance.id, alignment.guessed))
-        if progress is not None:
-            progress(done, len(missing))
+    with AlignmentCache(cache_folder()) as cache:
+        for done, (utterance, text) in enumerate(missing, start=1):
+            try:
+                alignment = _align_utterance(utterance, text, cache)
+            except StopwavError as error:
+                problems.append(Problem(utterance.id, str(error)))
+            except MemoryError:
+                message = "not enough memory to align it; cut it into segments, or give its word times (--words)"
+                problems.append(Problem(utterance.id, message))
+            else:
+                aligned[utterance.id] = replace(utterance, words=alignment.words)
+                if alignment.guessed:
+                    warnings.append(_guess_warning(utterance.id, alignment.guessed))
+            if progress is not None:
+                progress(done, len(missing))
     utterances = tuple(aligned.get(utterance.id, utterance) for utterance in corpus.utterances)
     return replace(corpus, utterances=utterances, problems=tuple(problems), cautions=tuple(warnings))
+
+
+def _align_utterance(utterance: Utterance, text: str, cache: AlignmentCache) -> AlignedWords:
+    """Return the alignment from the cache, or else find and store it."""
+    audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
+    words = normalise(text)
+    key = alignment_key(audio.pcm16(), words)
+    stored = cache.get(key, words)
+    if stored is not None:
+        return stored
+    alignment = align(audio, text)
+    cache.put(key, alignment)
+    return alignment
 
 
 @cache

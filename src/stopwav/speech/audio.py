@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import soxr
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
+from stopwav.speech.utterance import LONGEST_S, no_file_reason, too_long
 
 # A manifest's rounded duration may end a little after its file does; anything beyond that is a mistake in the manifest.
 OVERSHOOT_S = 0.05
@@ -26,7 +29,9 @@ UNKNOWN_WAV_BYTES = 0x7FFF_0000
 
 UNKNOWN_FRAMES = 2**62  # libsndfile's frame count of a FLAC stream that does not know its length is just below 2**63
 
-BLOCK_FRAMES = 2**22  # 87 s at 48 kHz: one read for nearly every file, and no huge array for a wrong header
+# A read of 4 MB, whatever the number of channels: with its copies in the mixer and the resampler it is small against
+# the samples of any recording that is long enough for memory to matter.
+BLOCK_SAMPLES = 2**20
 
 MP3_SLACK_FRAMES = 3 * 1152  # MP3 lengths are estimates to a few codec frames when no encoder tag gives them
 
@@ -52,42 +57,43 @@ class Audio:
 
     def pcm16(self) -> NDArray[np.int16]:
         """Return the samples as 16-bit integers, clipped, never wrapped around."""
-        scaled = np.rint(self.samples * np.float32(32768.0))
-        clipped: NDArray[np.int16] = np.clip(scaled, -32768, 32767).astype(np.int16)
-        return clipped
+        scaled = self.samples * np.float32(32768.0)
+        np.rint(scaled, out=scaled)  # in place: an hour of samples is 230 MB
+        np.clip(scaled, -32768, 32767, out=scaled)
+        return scaled.astype(np.int16)
 
 
 def load(path: Path | str, sample_rate_hz: int, start_s: float = 0.0, end_s: float | None = None) -> Audio:
     """Load the audio of a file, or of its part from `start_s` to `end_s`, as the mean of its channels at this rate.
 
-    Only that part is read. A WAV, FLAC or tagged MP3 file that is shorter than its header says is an error; OGG files
-    have no such header, so one that was cut short reads as a shorter file, or as none.
+    Only that part is read, block by block: the result is all that is held in memory. A WAV, FLAC or tagged MP3 file
+    that is shorter than its header says is an error; OGG files have no such header, so one that was cut short reads as
+    a shorter file, or as none.
     """
     path = Path(path)
     if sample_rate_hz <= 0:
         raise StopwavError(f"sample rate {sample_rate_hz} Hz is not possible: give a positive one, such as 16000")
-    if not os.path.isfile(path):  # unlike Path.is_file, never raises
-        reason = "is a folder, not an audio file" if os.path.isdir(path) else "does not exist"
-        raise StopwavError(f"{path} {reason}; correct the path in the manifest or on the command line")
+    if not os.path.isfile(path):  # unlike Path.is_file, never raises; a pipe or a device would never end
+        raise StopwavError(f"{path} {no_file_reason(path)}; correct the path in the manifest or on the command line")
     if path.stat().st_size == 0:
         raise StopwavError(f"{path} is empty (0 bytes); write it again or remove it from the corpus")
-    samples, rate_hz = _read(path, start_s, end_s)
-    audio = Audio(_checked_mono(path, samples, rate_hz, start_s), rate_hz).resampled(sample_rate_hz)
-    if len(audio.samples) == 0:
+    samples = _read(path, sample_rate_hz, start_s, end_s)
+    if len(samples) == 0:
         raise StopwavError(f"{path} has no samples left at {sample_rate_hz} Hz; remove it from the corpus")
-    return audio
+    return Audio(samples, sample_rate_hz)
 
 
-def _read(path: Path, start_s: float, end_s: float | None) -> tuple[NDArray[np.float32], int]:
-    """Return the frames of the part (frames × channels) and the file's rate."""
+def _read(path: Path, sample_rate_hz: int, start_s: float, end_s: float | None) -> NDArray[np.float32]:
+    """Return the mono samples of the part at this rate."""
     try:
         with soundfile.SoundFile(os.fsencode(path)) as file:
             if file.format.startswith("WAV"):
                 _check_wav_length(path)
             first, last = _frame_range(path, file, start_s, end_s)
+            slack = MP3_SLACK_FRAMES if file.format == "MP3" else 0
             file.seek(first)
-            samples = _read_frames(file, last - first)
-            rate_hz, slack = int(file.samplerate), MP3_SLACK_FRAMES if file.format == "MP3" else 0
+            mono = _Mono(path, file, first, last)
+            samples = _resampled(mono, file.samplerate, sample_rate_hz)
     except soundfile.LibsndfileError as error:
         readable, promised = _count_frames(path)
         if 0 < readable < promised:
@@ -96,11 +102,16 @@ def _read(path: Path, start_s: float, end_s: float | None) -> tuple[NDArray[np.f
         raise StopwavError(
             f"{path} is not readable as audio ({reason}); convert it, for example with ffmpeg, to WAV or FLAC"
         ) from None
-    if len(samples) == 0:
+    if mono.place == first:
         raise StopwavError(f"{path} has no samples; write it again or remove it from the corpus")
-    if first + len(samples) < last - slack:
-        raise _truncated(path, first + len(samples), last)
-    return samples, rate_hz
+    if mono.place < last - slack:
+        raise _truncated(path, mono.place, last)
+    if mono.peak > LARGEST_PEAK:
+        raise StopwavError(
+            f"{path} has samples as large as {mono.peak:g}, where full scale is 1; scale it to [-1, 1] and write it "
+            "again"
+        )
+    return samples
 
 
 def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: float | None) -> tuple[int, int]:
@@ -120,19 +131,58 @@ def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: f
             f"{path} lasts {duration_s:.3f} s and has no part from {start_s:g} s to {until}; "
             "correct the segment's times in the manifest"
         )
+    if stop_s - start_s > LONGEST_S + OVERSHOOT_S:
+        raise StopwavError(f"{path}: {too_long(stop_s - start_s)}")
     return round(start_s * file.samplerate), min(file.frames, round(stop_s * file.samplerate))
 
 
-def _read_frames(file: soundfile.SoundFile, count: int) -> NDArray[np.float32]:
-    """Read up to `count` frames block by block, since a header may promise more than fits in memory."""
-    blocks = [np.zeros((0, file.channels), np.float32)]
-    while count > 0:
-        block = file.read(min(count, BLOCK_FRAMES), dtype="float32", always_2d=True)
-        if len(block) == 0:
-            break
-        blocks.append(block)
-        count -= len(block)
-    return np.concatenate(blocks)
+class _Mono:
+    """The mean of a file's channels from one frame to another, block by block; how far it came, and the peak there."""
+
+    def __init__(self, path: Path, file: soundfile.SoundFile, first: int, last: int) -> None:
+        self._path, self._file = path, file
+        self.place, self.last = first, last
+        self.peak = 0.0
+
+    def __len__(self) -> int:
+        return self.last - self.place
+
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the blocks in [-1, 1], up to the end of the part or of the file, whichever comes first."""
+        size = max(1, BLOCK_SAMPLES // self._file.channels)
+        while self.place < self.last:
+            frames = self._file.read(min(size, len(self)), dtype="float32", always_2d=True)
+            if len(frames) == 0:
+                return
+            self._check(frames)
+            self.place += len(frames)
+            yield np.clip(frames.mean(axis=1, dtype=np.float64).astype(np.float32), -1.0, 1.0)
+
+    def _check(self, frames: NDArray[np.float32]) -> None:
+        finite = np.isfinite(frames).all(axis=1)
+        if not finite.all():
+            at_s = (self.place + int(np.argmin(finite))) / self._file.samplerate
+            raise StopwavError(
+                f"{self._path} has a sample that is not finite, first at {at_s:.4f} s; write the file again"
+            )
+        self.peak = max(self.peak, float(np.abs(frames).max()))
+
+
+def _resampled(mono: _Mono, rate_hz: int, sample_rate_hz: int) -> NDArray[np.float32]:
+    """Return all blocks in one array at this rate: the same samples, to the bit, as those of the whole resampled."""
+    samples = np.empty(math.ceil(len(mono) * sample_rate_hz / rate_hz) + 1, np.float32)
+    filled = 0
+    for block in mono.blocks() if rate_hz == sample_rate_hz else _resampled_blocks(mono, rate_hz, sample_rate_hz):
+        samples[filled : filled + len(block)] = block
+        filled += len(block)
+    return samples[:filled]
+
+
+def _resampled_blocks(mono: _Mono, rate_hz: int, sample_rate_hz: int) -> Iterator[NDArray[np.float32]]:
+    resampler = soxr.ResampleStream(rate_hz, sample_rate_hz, 1, dtype="float32", quality="HQ")
+    for block in mono.blocks():
+        yield np.clip(resampler.resample_chunk(block), -1.0, 1.0)
+    yield np.clip(resampler.resample_chunk(np.zeros(0, np.float32), last=True), -1.0, 1.0)
 
 
 def _count_frames(path: Path) -> tuple[int, int]:
@@ -172,18 +222,3 @@ def _truncated(path: Path, readable: int, promised: int) -> StopwavError:
     return StopwavError(
         f"{path} is cut short: only {readable:,} of {promised:,} frames can be read; download or write the file again"
     )
-
-
-def _checked_mono(path: Path, samples: NDArray[np.float32], rate_hz: int, start_s: float) -> NDArray[np.float32]:
-    """Return the mean of the channels; an error for samples that are not finite or out of scale."""
-    finite = np.isfinite(samples).all(axis=1)
-    if not finite.all():
-        at_s = start_s + int(np.argmin(finite)) / rate_hz
-        raise StopwavError(f"{path} has a sample that is not finite, first at {at_s:.4f} s; write the file again")
-    peak = float(np.abs(samples).max())
-    if peak > LARGEST_PEAK:
-        raise StopwavError(
-            f"{path} has samples as large as {peak:g}, where full scale is 1; scale it to [-1, 1] and write it again"
-        )
-    mono: NDArray[np.float32] = samples.mean(axis=1, dtype=np.float64).astype(np.float32)
-    return np.clip(mono, -1.0, 1.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stopwav.errors import StopwavError
 from stopwav.speech import ctm, folder, kaldi, manifest
-from stopwav.speech.utterance import Corpus, Problem, Utterance, Word
+from stopwav.speech.utterance import Corpus, Problem, Utterance, Word, no_file_reason
 
 __all__ = ["BUNDLED", "FORMATS", "Corpus", "Problem", "Utterance", "Word", "bundled_corpus", "load_corpus"]
 
@@ -52,5 +52,5 @@ def _read(path: Path) -> Corpus:
         return folder.load_file(path)
     if os.path.isfile(path) and path.suffix.lower() in folder.UNREADABLE_SUFFIXES:
         raise StopwavError(f"corpus {path}: {folder.conversion(path)}")
-    reason = "is a file of an unknown format" if os.path.isfile(path) else "does not exist"
+    reason = "is a file of an unknown format" if os.path.isfile(path) else no_file_reason(path)
     raise StopwavError(f"corpus {path} {reason}; stopwav reads {FORMATS}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from stopwav.errors import StopwavError
 from stopwav.speech.text import normalise
-from stopwav.speech.utterance import Corpus, Problem, Utterance, Word
+from stopwav.speech.utterance import LONGEST_S, Corpus, Problem, Utterance, Word, read_file
 
 # A word may end this much after its utterance does: segment ends and word times are rounded independently.
 OVERSHOOT_S = 0.05
@@ -21,8 +22,8 @@ def read(path: Path) -> dict[str, tuple[Word, ...]]:
     words: dict[str, list[Word]] = {}
     channels: dict[str, str] = {}
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_file(path).decode("utf-8-sig").replace("\r", "\n")
+    except UnicodeDecodeError as error:
         raise StopwavError(f"cannot read {path} as a CTM file ({error}); give UTF-8 text, one word per line") from None
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split()
@@ -55,9 +56,13 @@ def write(path: Path, words: Mapping[str, Sequence[Word]]) -> None:
             start_s = round(word.start_s, 4)
             lines.append(f"{name} 1 {start_s:.4f} {round(word.end_s, 4) - start_s:.4f} {word.text}\n")
     try:
-        path.write_bytes("".join(lines).encode())  # encoded first, so that a failure leaves an older file intact
+        content = "".join(lines).encode()  # first, so that a failure leaves an older file intact
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     except UnicodeEncodeError as error:
         raise StopwavError(f"{path} cannot be written: {error}; correct the ids and words") from None
+    except OSError as error:
+        raise StopwavError(f"{path} cannot be written ({error.strerror}); name another place") from None
 
 
 def attach(corpus: Corpus, times: Mapping[str, Sequence[Word]], source: str) -> Corpus:
@@ -110,9 +115,25 @@ def _impossible_times(utterance: Utterance, words: Sequence[Word]) -> str:
     for before, word in pairwise(words):
         if word.start_s < before.start_s or word.end_s < before.end_s:
             return f"times go back at {word.text!r} ({word.start_s:.3f} s), which follows {before.text!r}"
-    if utterance.end_s is not None and words and words[-1].end_s > utterance.end_s - utterance.start_s + OVERSHOOT_S:
-        return f"{words[-1].text!r} ends at {words[-1].end_s:.3f} s, after the utterance does"
-    return ""
+    if not words:
+        return ""
+    last = words[-1]
+    if utterance.end_s is not None:
+        too_late = last.end_s > utterance.end_s - utterance.start_s + OVERSHOOT_S
+        return f"{last.text!r} ends at {last.end_s:.3f} s, after the utterance does" if too_late else ""
+    # The length of an MP3 is an estimate: a word that begins after the end is no rounding of any kind.
+    too_late = last.start_s >= _header_duration_s(utterance.path) - utterance.start_s
+    return f"{last.text!r} starts at {last.start_s:.3f} s, after the audio ends" if too_late else ""
+
+
+def _header_duration_s(path: Path) -> float:
+    """Return how long a file says that it is; infinity where it cannot be read, which whoever loads it will report."""
+    import soundfile
+
+    try:
+        return float(soundfile.info(os.fsencode(path)).duration)
+    except (OSError, RuntimeError):
+        return math.inf
 
 
 def _seconds(where: str, field: str) -> float:
@@ -120,6 +141,8 @@ def _seconds(where: str, field: str) -> float:
         seconds = float(field)
     except ValueError:
         seconds = math.nan
-    if not math.isfinite(seconds):
-        raise StopwavError(f"{where}: {field!r} is not a time in seconds; correct the line")
+    if not abs(seconds) <= LONGEST_S:  # nor is NaN
+        raise StopwavError(
+            f"{where}: {field[:40]!r} is not a time of an utterance in seconds, {LONGEST_S:g} at most; correct the line"
+        )
     return seconds

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble, id_of, one_line, read_lines
+from stopwav.errors import StopwavError
+from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 # Of two files that differ in their suffix alone, the one with a usual suffix is used.
 _USUAL_SUFFIXES = (".flac", ".mp3", ".ogg", ".wav")
@@ -55,7 +56,8 @@ class _AudioFiles:
 def load_folder(root: Path) -> Corpus:
     """Load the utterances of a folder and its subfolders; links are not followed, since they may form cycles."""
     audio, texts, unreadable = _AudioFiles(root), [], []
-    for folder, folders, names in os.walk(root):
+    problems: list[Problem] = []
+    for folder, folders, names in os.walk(root, onerror=lambda error: problems.append(_closed_folder(root, error))):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(folder, name) for name in names if not name.startswith(".")):
             if path.suffix.lower() in AUDIO_SUFFIXES:
@@ -69,7 +71,7 @@ def load_folder(root: Path) -> Corpus:
         # os.walk gives them in the order of the disk.
         paths.sort(key=lambda path: (path.suffix.lower() not in _USUAL_SUFFIXES, path))
     entries: list[tuple[str, Utterance]] = []
-    problems = list(_unreadable_problems(audio, unreadable))
+    problems += _unreadable_problems(audio, unreadable)
     lists = sorted(path for path in texts if _is_list(path))
     for path in lists:
         _read_list(path, audio, entries, problems)
@@ -104,16 +106,30 @@ def _unreadable_problems(audio: _AudioFiles, paths: list[Path]) -> Iterator[Prob
         yield Problem(f"{audio.shown(first)}{more}", conversion(first))
 
 
+def _closed_folder(root: Path, error: OSError) -> Problem:
+    where = one_line(os.path.relpath(error.filename, root))
+    return Problem(where, f"the folder cannot be read ({error.strerror}); check its permissions")
+
+
+def _lines(path: Path, audio: _AudioFiles, problems: list[Problem]) -> list[Line] | None:
+    """The lines of a text; None, and a problem for the file or each wrong line, where it is not readable as a whole."""
+    try:
+        lines, unreadable = read_lines(path, audio.shown(path))
+    except StopwavError as error:
+        problems.append(Problem(audio.shown(path), str(error)))
+        return None
+    problems += unreadable
+    return None if unreadable and not _is_list(path) else lines
+
+
 def _is_list(path: Path) -> bool:
     return path.name in ("transcripts.txt", "trans.txt") or path.name.endswith(".trans.txt")
 
 
 def _read_list(path: Path, audio: _AudioFiles, entries: list[tuple[str, Utterance]], problems: list[Problem]) -> None:
     """Add the `id text` lines of a list to `entries` and `problems`."""
-    lines, unreadable = read_lines(path, audio.shown(path))
-    problems += unreadable
     speaker = _librispeech_speaker(path)
-    for line in lines:
+    for line in _lines(path, audio, problems) or ():
         name, text = line.split_first()
         candidates = audio.find(path.parent, name)
         if not candidates:
@@ -147,9 +163,8 @@ def _read_single_texts(
             text = None
             if base in transcripts:
                 used_folders.add(base.parent)
-                lines, unreadable = read_lines(transcripts[base], audio.shown(transcripts[base]))
-                problems += unreadable
-                if unreadable:
+                lines = _lines(transcripts[base], audio, problems)
+                if lines is None:
                     continue
                 text = one_line(" ".join(line.text for line in lines))
             name = id_of(base.relative_to(audio.root).as_posix())

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from stopwav.errors import StopwavError
 from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 
@@ -29,7 +30,7 @@ def load_kaldi(folder: Path) -> Corpus:
     recordings = _table(folder / "wav.scp", problems)
     texts = _table(folder / "text", problems)
     speakers = _table(folder / "utt2spk", problems)
-    if os.path.isfile(folder / "segments"):
+    if os.path.lexists(folder / "segments"):  # one that cannot be read must not make whole recordings of its segments
         parts = _segments(_table(folder / "segments", problems), problems)
     else:
         parts = {name: _Part(line.where, name) for name, line in recordings.items()}
@@ -50,7 +51,11 @@ def load_kaldi(folder: Path) -> Corpus:
 def _table(path: Path, problems: list[Problem]) -> dict[str, Line]:
     """Return the rest of each line by its first word; nothing where the file does not exist."""
     table: dict[str, Line] = {}
-    lines, unreadable = read_lines(path) if os.path.isfile(path) else ([], [])
+    try:
+        lines, unreadable = read_lines(path) if os.path.lexists(path) else ([], [])
+    except StopwavError as error:
+        problems.append(Problem(path.name, str(error)))
+        return {}
     problems += unreadable
     for line in lines:
         name, rest = line.split_first()

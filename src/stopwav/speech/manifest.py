@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
+from stopwav.errors import StopwavError
 from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 
@@ -15,8 +16,11 @@ def is_manifest(path: Path) -> bool:
     """Whether a file is a manifest, by its name or its first characters."""
     if path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
         return True
-    with path.open("rb") as file:
-        return file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    try:
+        with path.open("rb") as file:
+            return file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    except OSError as error:
+        raise StopwavError(f"cannot read {one_line(str(path))} ({error.strerror}); check its permissions") from None
 
 
 def load_manifest(path: Path) -> Corpus:

@@ -36,6 +36,11 @@ _BINS = ["t_low", "t_high", "u_low", "u_high", "count"]
 # What `stopwav shapes` writes into a file besides T and U.
 _ABOUT = ("name", "digest", "note", "subsampling")
 
+# Beyond 115 days of frames, and as many tokens, a number is a mistake, and their product no number at all.
+MOST = 10**9
+# No encoder joins more frames.
+MOST_SUBSAMPLING = 1000
+
 Counts = NDArray[np.int64]
 
 
@@ -64,6 +69,13 @@ class Shapes:
                 f"shapes {self.name}: an utterance has {self.frames.min()} frames or {self.tokens.min()} tokens; "
                 "each needs 1 frame and 0 tokens at least"
             )
+        if max(self.frames.max(), self.tokens.max()) > MOST:
+            raise StopwavError(
+                f"shapes {self.name}: an utterance has {self.frames.max()} frames or {self.tokens.max()} tokens; "
+                f"correct what is over {MOST:.0e}"
+            )
+        if not 1 <= self.subsampling <= MOST_SUBSAMPLING:
+            raise StopwavError(f"shapes {self.name}: subsampling by {self.subsampling}; give 1 to {MOST_SUBSAMPLING}")
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -122,11 +134,13 @@ def shapes_to_json(shapes: Shapes) -> dict[str, Any]:
 def corpus_shapes(path: Path, tokenizer: str, subsampling: int = SUBSAMPLING) -> Shapes:
     """Return the shapes of a NeMo manifest, Lhotse cuts, a Kaldi data folder, or any other corpus."""
     count = token_counter(tokenizer)
-    digest, spoken = spoken_texts(path)
+    digest, spoken, problems = spoken_texts(path)
     pairs = [(round(duration_s * FRAMES_PER_S), count(text)) for duration_s, text in spoken]
+    first = f"{problems[0].where}: {problems[0].message}" if problems else "check the file"
     if not pairs:
-        raise StopwavError(f"{path}: no utterance with a duration and a text; check the file")
-    note = f"tokenizer {Path(tokenizer).name}"
+        raise StopwavError(f"{path}: no utterance with a duration and a text; {first}")
+    left_out = f", {len(problems)} unusable left out ({first})" if problems else ""
+    note = f"tokenizer {Path(tokenizer).name}{left_out}"
     return _subsampled_shapes(path.resolve().name, np.array(pairs, np.int64), digest, note, subsampling)
 
 
@@ -149,8 +163,8 @@ def before_subsampling(shapes: Shapes) -> Shapes:
 
 
 def _check_subsampling(factor: int) -> None:
-    if factor < 1:
-        raise StopwavError(f"--subsampling {factor}: give 1 or more, such as {SUBSAMPLING}")
+    if not 1 <= factor <= MOST_SUBSAMPLING:
+        raise StopwavError(f"--subsampling {factor}: give 1 to {MOST_SUBSAMPLING}, such as {SUBSAMPLING}")
 
 
 def _subsampled_shapes(name: str, pairs: NDArray[np.int64], digest: str, note: str, factor: int) -> Shapes:
@@ -221,6 +235,8 @@ def _draw_librispeech(subsampling: int, seed: int) -> Shapes:
 
 def _draw_from_bins(lowest: Counts, widths: Counts, counts: Counts, seed: int) -> Counts:
     """Draw as many pairs as a histogram counts, uniformly inside its bins."""
+    if not counts.sum() > 0 or counts.min() < 0:
+        raise ValueError("the counts of its bins must be 0 or more, and some of them more")
     random = np.random.default_rng(seed)
     bins = random.choice(len(counts), size=int(counts.sum()), p=counts / counts.sum())
     drawn: Counts = lowest[bins] + random.integers(0, widths[bins])

@@ -13,6 +13,10 @@ from pathlib import Path
 from stopwav.errors import Caution, StopwavError
 from stopwav.speech.text import normalise
 
+# Four hours: longer than any meeting, call or chapter of a corpus, and 0.9 GB of samples at 16 kHz. A few hundred
+# kilobytes of FLAC can hold days of silence, which no memory does.
+LONGEST_S = 4 * 3600.0
+
 
 @dataclass(frozen=True)
 class Word:
@@ -83,11 +87,31 @@ def assemble(name: str, entries: Iterable[tuple[str, Utterance]], problems: Iter
         if utterance.id in utterances:
             refused.append(Problem(where, f"id {utterance.id} appears twice; the first is used: rename this one"))
         elif not os.path.isfile(utterance.path):
-            refused.append(Problem(where, f"no audio for {utterance.id}: there is no file {str(utterance.path)!r}"))
+            missing = f"{str(utterance.path)!r} {no_file_reason(utterance.path)}"
+            refused.append(Problem(where, f"no audio for {utterance.id}: {missing}"))
+        elif utterance.end_s is not None and utterance.end_s - utterance.start_s > LONGEST_S:
+            refused.append(Problem(where, too_long(utterance.end_s - utterance.start_s)))
         else:
             spoken = normalise(utterance.text or "")
             utterances[utterance.id] = utterance if spoken else replace(utterance, text=None)
     return Corpus(name, tuple(utterances[name] for name in sorted(utterances)), tuple(refused))
+
+
+def no_file_reason(path: Path) -> str:
+    """Return why a path is not that of a file which can be read to its end."""
+    if os.path.isdir(path):
+        return "is a folder, not a file"
+    if os.path.islink(path) and not os.path.exists(path):
+        return "is a link to nothing"
+    return "is a pipe, a socket or a device, not a file" if os.path.exists(path) else "does not exist"
+
+
+def too_long(duration_s: float) -> str:
+    """Return what to do about an utterance that is longer than any can be."""
+    return (
+        f"{duration_s / 3600:.3g} h are too long for one utterance, {LONGEST_S / 3600:g} h at most; cut it into "
+        "segments, for example with a manifest of offsets and durations"
+    )
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -111,10 +135,7 @@ def read_lines(path: Path, shown: str = "") -> tuple[list[Line], list[Problem]]:
 
     `shown` is the file's name in places and problems, where its bare name would be ambiguous.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StopwavError(f"cannot read {path} ({error.strerror}); check its permissions") from None
+    content = read_file(path)
     lines: list[Line] = []
     problems: list[Problem] = []
     for number, raw in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -127,6 +148,16 @@ def read_lines(path: Path, shown: str = "") -> tuple[list[Line], list[Problem]]:
         if text:
             lines.append(Line(where, text))
     return lines, problems
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file; a pipe or a device, which may have no end, is an error as is what is not there."""
+    if not os.path.isfile(path):
+        raise StopwavError(f"cannot read {one_line(str(path))}: it {no_file_reason(path)}; correct or remove it")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StopwavError(f"cannot read {one_line(str(path))} ({error.strerror}); check its permissions") from None
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, paths_in, read_header
 from stopwav.studies.digests import changed_file, missing_file
+from stopwav.studies.run_folder import closed_reason
 from stopwav.studies.spec import StudySpec
 
 AGAIN = "measure again without --resume"
@@ -49,6 +50,8 @@ def open_record(
                 return record
             _check_machine(record)
             return Record.resume(path)
+    if reason := closed_reason(spec.save):  # now: a header may take hours, in which the words of a corpus are aligned
+        raise StopwavError(f"cannot create the run file in {spec.save} ({reason}); choose another folder with --save")
     first = header()  # before there is a file
     return Record.create(new_path(spec.save, study), first)
 

@@ -7,6 +7,7 @@ refused tags and messages, which would stay; we estimate a tenth fewer lines, an
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -83,6 +84,8 @@ def shown(value: Any) -> str:
 def read_yaml(path: Path, tags: frozenset[str] = frozenset()) -> Node:
     """Return the content of a YAML file; the named tags are kept for the caller, every other is refused."""
     try:
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device may never end
+            raise StopwavError(f"{path}: is not a file; name a file of settings, such as `stopwav init` writes")
         content = path.read_bytes()
     except OSError as error:
         raise StopwavError(f"{path}: cannot be read: {error.strerror}") from error
