@@ -166,8 +166,8 @@ def render() -> str:
         ("0", "everything was measured"),
         (
             str(EXIT_PARTLY),
-            "a part was not: an engine or a round failed, a stream was lost, a loss is wrong, or a part of the corpus is "
-            "unusable",
+            "a part was not: an engine or a round failed, a stream was lost, a loss is wrong, or a part of the corpus "
+            "is unusable",
         ),
         (
             str(EXIT_UNUSABLE),
