@@ -24,6 +24,8 @@ from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
 
 FORMAT = 1
+# A header holds settings, the machine and what is said of the corpus; a longer first line is that of another file.
+LONGEST_HEADER_BYTES = 64_000_000
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
 # The code of a metric that has no value because no utterance has a transcript, and its note.
@@ -219,9 +221,28 @@ def read_header(path: Path) -> Header:
     """Read the header of a run file; the rest of the file may be damaged."""
     try:
         with path.open("rb") as file:
-            return _parse_header(path, file.readline())
+            return _parse_header(path, file.readline(LONGEST_HEADER_BYTES))
     except OSError as error:
         raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
+
+
+def read_first_pieces(path: Path, limit_bytes: int) -> Record:
+    """Read the header of a run file and its first pieces, as many as fit in so many bytes; the rest is not read."""
+    try:
+        with path.open("rb") as file:
+            header = _parse_header(path, file.readline(LONGEST_HEADER_BYTES))
+            content = file.read(limit_bytes)
+    except OSError as error:
+        raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
+    pieces: list[Piece] = []
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=2):
+        try:
+            fields = json.loads(line)
+            if fields.get("kind") != "end":
+                pieces.append(Piece.model_validate(fields))
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise StopwavError(f"{path}:{number}: not a piece of a run; remove that line") from error
+    return Record(path, header, pieces, complete=False)
 
 
 def _lock(descriptor: int, path: Path) -> None:
