@@ -35,7 +35,7 @@ def _reason(message: str) -> str:
 
 def _values(flags: Sequence[str], arguments: Sequence[str]) -> list[str]:
     """The values that follow one of these flags, or an equals sign after it."""
-    values = []
+    values: list[str] = []
     for position, argument in enumerate(arguments):
         flag, equals, text = argument.partition("=")
         if flag in flags:
