@@ -65,7 +65,8 @@ is `null` over all inputs. `judgement` is `supported`, `not supported` or `undec
 
 `loss` has one result per loss and setting, with `loss`, `batch_size` (`null` under `--max-frames`) and `vocab` in its
 `params`; `right` says whether it matches the oracle, `approximate` whether it is pruned, `covered` which part of the
-corpus's lengths the batches span, as two shares. A loss that is missing is `skipped`.
+corpus's lengths the batches span, as two shares; `compared_batches` are the numbers of the batches that all metrics
+are of, `failed_batches` those that the loss completed in no round. A loss that is missing is `skipped`.
 """
 
 WARNINGS = (
@@ -77,6 +78,8 @@ WARNINGS = (
     ("`loss-missing`, `loss-device`", "a loss that is not installed, or does not run on the device"),
     ("`loss-oom`, `loss-timeout`, `loss-crashed`, `loss-error`, `loss-skipped`", "how batches of a loss ended"),
     ("`loss-wrong`, `loss-unchecked`", "a loss that does not match the oracle, or whose check did not finish"),
+    ("`loss-not-compared`", "a loss without a time: it lacks batches that the others are compared on"),
+    ("`shared-batches`", "numbers of a loss that are of fewer batches than it completed: those that all share"),
     ("`columns-independently`", "batches with pairs of T and U that exist in no utterance"),
     ("`trace-failed`, `trace-empty`", "a cell or a loss without a profiler trace, or with an empty one"),
     (
@@ -96,7 +99,7 @@ WARNINGS = (
     ("`below-noise`", "a row whose share cannot be trusted, and why"),
     ("`compiled`", "a compiled model, whose modules cannot be distinguished"),
     ("`triangle`", "a cell that `--triangle` leaves out"),
-    ("`rounds-failed`", "a cell of which some rounds failed"),
+    ("`rounds-failed`", "a cell, or batches of a loss, of which some rounds failed"),
     ("`engine-changed`", "a grid of which some rounds used another version of the engine"),
     ("`noise`", "noise was fed to an engine whose work depends on the speech"),
     ("`device`", "an engine that ran on another device than the one whose clock timed it"),
@@ -161,7 +164,11 @@ def render() -> str:
     """Return the page."""
     codes = (
         ("0", "everything was measured"),
-        (str(EXIT_PARTLY), "a part was not: an engine failed, a stream was lost, or a part of the corpus is unusable"),
+        (
+            str(EXIT_PARTLY),
+            "a part was not: an engine or a round failed, a stream was lost, a loss is wrong, or a part of the corpus "
+            "is unusable",
+        ),
         (
             str(EXIT_UNUSABLE),
             "nothing was measured, or the command was wrong; the reason is one line on standard error",

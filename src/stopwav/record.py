@@ -14,12 +14,13 @@ import fcntl
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from pydantic import BaseModel, Field
 from pydantic_core import from_json
@@ -29,6 +30,8 @@ from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
 FORMAT = 2
+# A header holds settings, the machine and what is said of the corpus; a longer first line is that of another file.
+LONGEST_HEADER_BYTES = 1_000_000_000
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
 # The code of a metric that has no value because no utterance has a transcript, and its note.
@@ -324,9 +327,15 @@ def read_header(path: Path) -> Header:
     """Read the header of a run file; the rest of the file may be damaged."""
     try:
         with path.open("rb") as file:
-            return _parse_header(path, file.readline())
+            return _parse_header(path, _header_line(file))
     except OSError as error:
         raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
+
+
+def read_first_pieces(path: Path, limit_bytes: int) -> Record:
+    """Read the header of a run file and its first pieces, as many as fit in so many bytes; the rest is not read."""
+    header, pieces, _, _, _ = _parse(path, limit_bytes=limit_bytes)
+    return Record(path, header, pieces, complete=False)
 
 
 def _lock(descriptor: int, path: Path) -> None:
@@ -337,22 +346,28 @@ def _lock(descriptor: int, path: Path) -> None:
         raise StopwavError(f"{path}: another stopwav process is writing to this run; wait for it, or stop it") from None
 
 
-def _parse(path: Path, *, whole: bool = False) -> tuple[Header, list[Piece], bool, int, int]:
+def _parse(
+    path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize
+) -> tuple[Header, list[Piece], bool, int, int]:
     """Return header, pieces, whether the run is complete, and the number and bytes of the complete lines.
 
-    With `whole`, the observations of every piece are checked to be JSON at once.
+    With `whole`, the observations of every piece are checked to be JSON at once. At most `limit_bytes` are read behind
+    the header.
     """
     pieces: dict[tuple[str | int, ...], Piece] = {}
-    header, complete, number, start_bytes = None, False, 0, 0
+    complete, number = False, 1
     try:
         with path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
+            line = _header_line(file)
+            if not line.endswith(b"\n"):
+                raise StopwavError(
+                    f"{path}: not a stopwav run file: it has no complete line; delete it and start again"
+                )
+            header, start_bytes = _parse_header(path, line), len(line)
+            end_bytes = start_bytes + limit_bytes
+            while (line := file.readline(end_bytes - start_bytes)).endswith(b"\n"):
                 number += 1
-                if header is None:
-                    header = _parse_header(path, line)
-                elif (fields := _parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
+                if (fields := _parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
                     complete = True
                 else:
                     piece = _piece(_Place(path.absolute(), number, start_bytes, len(line) - 1), fields)
@@ -362,9 +377,13 @@ def _parse(path: Path, *, whole: bool = False) -> tuple[Header, list[Piece], boo
                 start_bytes += len(line)
     except OSError as error:
         raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
-    if header is None:
-        raise StopwavError(f"{path}: not a stopwav run file: it has no complete line; delete it and start again")
     return header, list(pieces.values()), complete, number, start_bytes
+
+
+def _header_line(file: IO[bytes]) -> bytes:
+    """The first line; where it cannot be a header, only its beginning."""
+    beginning = file.read(1)
+    return beginning + (file.readline(LONGEST_HEADER_BYTES) if beginning == b"{" else b"\n")
 
 
 # The key of a line after which the observations come. A quote inside of a string is escaped, so this is in none.

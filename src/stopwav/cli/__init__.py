@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
+from stopwav.cli.command import Command
 from stopwav.errors import StopwavError, suggestion
 
 # The verbs that belong to no study: where each is, and what its line in the help says. Imported when typed.
@@ -56,7 +57,7 @@ class Verbs(TyperGroup):
 
 def verb(name: str) -> Any:
     """Return the command of a verb."""
-    kind = TyperCommand
+    kind: type[Command] = Command
     if name in _VERBS:
         from importlib import import_module
 

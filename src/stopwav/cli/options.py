@@ -42,6 +42,6 @@ def read_numbers(option: str, text: str, kind: Callable[[str], Number], example:
         except ValueError:
             what = "whole number" if kind is int else "number"
             raise StopwavError(
-                f"{option}: {part!r} is not a {what}; write them with commas, such as {example}"
+                f"{option}: {part[:80]!r} is not a {what}; write them with commas, such as {example}"
             ) from None
     return numbers

@@ -19,7 +19,7 @@ from stopwav.report.document import Detail
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stopwav.record import Record, Result
+    from stopwav.record import Record
     from stopwav.report.document import Document
     from stopwav.studies.spec import Progress
     from stopwav.studies.study import StudyRun
@@ -42,7 +42,7 @@ def print_run(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bo
     print_runs([run], as_json=as_json, detail=detail)
     if page and not as_json:
         write_page_or_warn([run], page_of(record))
-    end_with(exit_code(run.results))
+    end_with(exit_code([run]))
 
 
 def report_resumed(record: Record) -> None:
@@ -206,18 +206,25 @@ def end_with(code: int) -> None:
         raise typer.Exit(code)
 
 
-def exit_code(results: Sequence[Result]) -> int:
+def exit_code(runs: Sequence[StudyRun]) -> int:
     """Return 0 when all was measured, 1 when a part was not, 2 when nothing was.
 
-    What was skipped on purpose is not counted as a failure.
+    What was skipped on purpose is not counted as a failure. Which warnings say that something was lost is each study's
+    to say; of every study, one about the corpus does.
     """
-    asked = [result for result in results if not any(warning.code == "triangle" for warning in result.warnings)]
-    if all(result.status != "ok" for result in asked):
+    asked = [
+        (result.status, [warning.code for warning in result.warnings], run.study)
+        for run in runs
+        for result in run.results
+        if not any(warning.code in run.study.skip_codes for warning in result.warnings)
+    ]
+    if all(status != "ok" for status, _, _ in asked):
         return EXIT_UNUSABLE
-    failed = any(result.status != "ok" for result in asked)
-    codes = [warning.code for result in asked for warning in result.warnings]
-    lost = any(code == "corpus" or code.startswith(("stream-", "sample-", "step-")) for code in codes)
-    return EXIT_PARTLY if failed or lost else 0
+    partly = any(
+        status != "ok" or any(code == "corpus" or code.startswith(study.failure_codes) for code in codes)
+        for status, codes, study in asked
+    )
+    return EXIT_PARTLY if partly else 0
 
 
 @contextmanager

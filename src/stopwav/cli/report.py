@@ -73,7 +73,7 @@ def report(
         output.print_runs(shown, as_json=json, detail=detail)
     if page is not None and open_page:
         _open(page)
-    output.end_with(output.exit_code([result for run in shown for result in run.results]))
+    output.end_with(output.exit_code(shown))
 
 
 def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page: bool) -> Path | None:
@@ -123,7 +123,7 @@ def _write_charts(runs: Sequence[StudyRun], folder: Path) -> list[tuple[str, Pat
 def _csv(runs: Sequence[StudyRun]) -> str:
     from stopwav.report.csv_table import csv_table
 
-    return csv_table([(run.record, run.results, run.study.failure_codes) for run in runs])
+    return csv_table([(run.record, run.results, run.study.failure_codes + run.study.skip_codes) for run in runs])
 
 
 def _csv_texts(runs: Sequence[StudyRun]) -> str:

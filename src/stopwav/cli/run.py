@@ -123,7 +123,7 @@ def _print(record: Record, printing: _Printing) -> tuple[int, dict[str, Any]]:
         print()
     if printing.page:
         write_page_or_warn([run], page_of(record))
-    return exit_code(run.results), run_to_json(run)
+    return exit_code([run]), run_to_json(run)
 
 
 def _exit_code(codes: list[int]) -> int:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
 
 from stopwav.cli import options
+from stopwav.cli.command import Command
 from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def study_verb(study: Study) -> Callable[..., None]:
     return verb
 
 
-def command_class(study: Study) -> type[TyperCommand]:
+def command_class(study: Study) -> type[Command]:
     """Return the class of a study's command: one whose flags may stand alone where their option has a bare value."""
     fields = study.spec.model_fields
     bare = {
@@ -61,7 +61,7 @@ def command_class(study: Study) -> type[TyperCommand]:
         if option.bare is not None
     }
 
-    class StudyCommand(TyperCommand):
+    class StudyCommand(Command):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             return super().parse_args(ctx, list(_with_bare_values(args, bare)))
 

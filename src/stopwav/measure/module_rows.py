@@ -53,17 +53,27 @@ def rows_of(model: Any, depth: int, patterns: Sequence[str] = ()) -> RowSet:
     """
     paths_of: dict[int, list[str]] = {}
     modules: dict[int, Any] = {}
+    folded = {MODEL: MODEL}
     for path, module in model.named_modules(remove_duplicate=False):
         paths_of.setdefault(id(module), []).append(path)
         modules[id(module)] = module
-    profiled = {
-        paths[0]: modules[key]
-        for key, paths in paths_of.items()
-        if depth_of(_folded(paths[0], model)) <= depth or any(fnmatchcase(paths[0], pattern) for pattern in patterns)
+        folded |= _folded_children(path, folded[path], module)
+    profiled: dict[str, Any] = {}
+    for key, (path, *_) in paths_of.items():
+        if depth_of(folded[path]) <= depth or any(fnmatchcase(path, pattern) for pattern in patterns):
+            # Of two modules of the same name, which only odd names can give, the first.
+            profiled.setdefault(path, modules[key])
+    rows = {
+        path: _row(path, folded[path], module, tuple(paths_of[id(module)][1:])) for path, module in profiled.items()
     }
-    rows = {path: _row(path, module, model, tuple(paths_of[id(module)][1:])) for path, module in profiled.items()}
     owners, shared = _owners(model, profiled)
     return RowSet(rows, [(module, path) for path, module in profiled.items()], owners, shared)
+
+
+def is_repeated(path: str, folded: str) -> bool:
+    """Return whether a row is one of repeated layers: its folded name is then another one than its own."""
+    # Not by a star in it: a module may be called so.
+    return folded not in ("", path)
 
 
 def depth_of(path: str) -> int:
@@ -82,7 +92,7 @@ def parent_of(path: str) -> str | None:
     return None if path.startswith("(") else path.rpartition(".")[0]
 
 
-def _row(path: str, module: Any, model: Any, also: tuple[str, ...]) -> ModuleRow:
+def _row(path: str, folded: str, module: Any, also: tuple[str, ...]) -> ModuleRow:
     parameters = list(module.parameters())
     return ModuleRow(
         path,
@@ -91,19 +101,24 @@ def _row(path: str, module: Any, model: Any, also: tuple[str, ...]) -> ModuleRow
         sum(parameter.numel() for parameter in parameters),
         sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         also,
-        _folded(path, model),
+        folded,
     )
 
 
-def _folded(path: str, model: Any) -> str:
-    """Return the path with a star for each number of a list whose modules are all of one class."""
-    parts: list[str] = []
-    module = model
-    for part in path.split(".") if path else []:
-        classes = [type(child) for name, child in module.named_children() if name.isdigit()]
-        parts.append("*" if part.isdigit() and len(classes) > 1 and len(set(classes)) == 1 else part)
-        module = getattr(module, part)
-    return ".".join(parts)
+def _folded_children(path: str, folded: str, module: Any) -> dict[str, str]:
+    """Return the paths of a module's children, with a star for each number of a list that is all of one class."""
+    classes = [type(child) for name, child in module.named_children() if name.isdigit()]
+    repeated = len(classes) > 1 and len(set(classes)) == 1
+    return {
+        _joined(path, name): _joined(folded, "*" if repeated and name.isdigit() else name)
+        # Not named_children, which leaves out the second name of a module.
+        for name, child in module._modules.items()
+        if child is not None
+    }
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _owners(model: Any, profiled: dict[str, Any]) -> tuple[dict[int, str], dict[str, tuple[str, ...]]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
+from stopwav.record import Header, Record, paths_in, read_first_pieces, read_header
 from stopwav.speech.corpus import Corpus
 from stopwav.studies.corpus_header import duration_s
+from stopwav.studies.resume import UNREADABLE
 from stopwav.studies.spec import StudySpec
 from stopwav.studies.study import Study
 
@@ -16,8 +18,10 @@ from stopwav.studies.study import Study
 ASSUMED_RTF = 1.0
 # A fresh process takes this long to start and load a small model.
 ASSUMED_LOAD_S = 3.0
-# Earlier runs looked at, newest first: reading a long one takes a second.
-EARLIER_RUNS = 20
+# Earlier runs whose headers are looked at, newest first, and those of the same engine that are read.
+EARLIER_HEADERS, EARLIER_RUNS = 200, 20
+# What is read of such a run: its first rounds are enough for an estimate, and a run may have gigabytes.
+EARLIER_BYTES = 8_000_000
 # Utterances whose length is looked up: enough for the mean, where opening 100,000 files would take minutes.
 _LENGTHS = 200
 
@@ -34,7 +38,11 @@ def forecast(study: Study, spec: StudySpec) -> Forecast:
     """Return the forecast of a run; its audio may be opened, and nothing is measured."""
     if study.forecast is None:
         return Forecast(None, (f"no estimate for {study.name}",))
-    return study.forecast(spec)
+    try:
+        return study.forecast(spec)
+    except UNREADABLE as error:  # the pieces of an earlier run: an estimate is no reason to stop
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        return Forecast(None, (f"no estimate: an earlier run in {spec.save} cannot be read ({reason}); remove it",))
 
 
 def engine_problems(setting: str, engines: Iterable[str], time_limit_s: float = 0.0) -> Iterator[tuple[str, str]]:
@@ -46,6 +54,20 @@ def engine_problems(setting: str, engines: Iterable[str], time_limit_s: float = 
             check_engine(engine, time_limit_s)
         except StopwavError as error:
             yield setting, str(error)
+
+
+def earlier_runs(folder: Path, study: str, matches: Callable[[Header], bool]) -> Iterator[Record]:
+    """Yield the earlier runs of a study whose headers match, newest first, each with its first pieces alone."""
+    read = 0
+    for path in paths_in(folder, study)[:EARLIER_HEADERS]:
+        try:
+            header = read_header(path)
+            # A file may have been copied under another name.
+            if header.study == study and matches(header) and read < EARLIER_RUNS:
+                read += 1
+                yield read_first_pieces(path, EARLIER_BYTES)
+        except StopwavError:  # no run, or a broken one
+            continue
 
 
 def measured_basis(engine: str, rtf: float, load_s: float, run: str) -> str:

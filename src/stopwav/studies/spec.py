@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, ValidationInfo, field_validator
 
 from stopwav.errors import StopwavError, suggestion
 from stopwav.record import Header, Record, now
@@ -20,6 +20,18 @@ DEFAULT_FOLDER = Path("stopwav-runs")
 Progress = Callable[[str, int, int], None]
 
 Spec = TypeVar("Spec", bound="StudySpec")
+
+# The largest number that a setting may have. Of seconds that is 30 years, and more GB than any machine has; beyond it
+# clocks and system calls overflow.
+MOST = 10**9
+# Of whole numbers: a million rounds, samples or utterances in a batch take years, or all memory.
+MOST_WHOLE = 10**6
+# Some may be larger: a seed is any number that JSON holds exactly, and limits may be above all there is.
+_MOST_OF = {"seed": 2**53, "limit": MOST, "max_frames": MOST}
+# A chunk of less than a millisecond is a few samples: pushing these one by one takes longer than the audio.
+_LEAST_OF = {"chunk_ms": 1}
+# A value in a message: longer ones are cut.
+LONGEST_VALUE = 80
 
 # A flag leaves out the unit that its setting's name carries: --time-limit is time_limit_s.
 _UNITS = ("_s", "_gb")
@@ -55,6 +67,19 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
     save: Annotated[Path, Option("Folder for the run file.", stored=False)] = DEFAULT_FOLDER
     resume: Annotated[bool, Option("Continue the newest unfinished run of this command.", stored=False)] = False
     progress: Annotated[Progress | None, PythonOnly(stored=False)] = None
+
+    @field_validator("*")
+    @classmethod
+    def _within_bounds(cls, value: Any, field: ValidationInfo) -> Any:
+        for number in value if isinstance(value, list) else [value]:
+            if not isinstance(number, int | float) or isinstance(number, bool):
+                continue
+            most = _MOST_OF.get(str(field.field_name), MOST_WHOLE if isinstance(number, int) else MOST)
+            if number > most:
+                raise ValueError(f"should be at most {most:,}")
+            if number < (least := _LEAST_OF.get(str(field.field_name), number)):
+                raise ValueError(f"should be at least {least}")
+        return value
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -123,7 +148,16 @@ def checked(model: type[Spec], /, **fields: Any) -> Spec:
         if not first["loc"]:  # settings that do not go together; the message names them
             raise StopwavError(message) from error
         # Of a list, what is wrong is the item, which is the input.
-        raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {first['input']!r}: {message}") from error
+        raise StopwavError(f"--{flag_of(str(first['loc'][0]))} {shown_value(first['input'])}: {message}") from error
+
+
+def shown_value(value: object) -> str:
+    """Return a value as a message shows it: on one line and short."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return f"a {type(value).__name__} of too many digits"
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def format_validation_error(error: Mapping[str, Any]) -> str:

@@ -80,8 +80,10 @@ class Study:
     trace: Callable[[Sequence[Record]], dict[str, Any]] | None = None
     # Several runs of this study alone, in place of the usual table on top of their page.
     comparison: Callable[[Sequence[StudyRun]], Document] | None = None
-    # How the codes of those warnings begin that say why something was not measured.
+    # How the codes of those warnings begin that say why something was not measured: the exit code is then 1.
     failure_codes: tuple[str, ...] = ()
+    # The same of results that were left out on purpose, which is no failure.
+    skip_codes: tuple[str, ...] = ()
     # The kinds of results that a history follows and that stand side by side with those of other runs; None where the
     # study is not followed over time.
     followed: tuple[str, ...] | None = None

@@ -153,3 +153,17 @@ def test_a_search_that_was_interrupted_says_so(tmp_path: Path) -> None:
     printed = command("report", record.path)
     assert "1 s: 2 (at least: the search is not finished)" in printed.stdout
     assert printed.code == 1
+
+
+@pytest.mark.parametrize(("failing", "code"), [(None, 0), (1, 1)])
+def test_a_round_that_crashed_is_in_the_exit_code(tmp_path: Path, failing: int | None, code: int) -> None:
+    record = made_up(tmp_path, lambda _, index: "crashed" if index == failing else 0.1, durations=[1], batch_sizes=[1])
+    done = command("report", record.path)
+    assert done.code == code
+    assert ("Some rounds failed in 1 of 1 measured cells" in done.stdout) == bool(code)
+
+
+def test_what_is_left_out_on_purpose_is_not_in_the_exit_code(tmp_path: Path) -> None:
+    record = made_up(tmp_path, lambda *_: 0.1, durations=[1, 2], batch_sizes=[1, 2, 4], triangle=True)
+    assert command("report", record.path).code == 0
+    assert "skipped: left out by --triangle" in command("report", record.path, "--csv").stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
@@ -13,7 +12,6 @@ from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
-from stopwav.record import Record, runs_in
 from stopwav.speech.corpus import load_corpus
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.external_meter import log_interval_s
@@ -22,9 +20,9 @@ from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
 from stopwav.studies.forecast import (
     ASSUMED_LOAD_S,
     ASSUMED_RTF,
-    EARLIER_RUNS,
     Forecast,
     assumption,
+    earlier_runs,
     engine_problems,
     lengths_of,
     measured_basis,
@@ -38,9 +36,8 @@ def forecast(spec: CompareSpec) -> Forecast:
     total_s, assumed = 0.0, []
     lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
     basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; samples: {spec.samples}, {mean_s:.1f} s each on average"]
-    runs = list(islice(runs_in(spec.save, "compare"), EARLIER_RUNS))
     for engine in spec.engines:
-        earlier = _earlier(engine, runs)
+        earlier = _earlier(engine, spec.save)
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
             basis.append(measured_basis(engine, rtf, load_s, run))
@@ -94,11 +91,9 @@ def _window_s(spec: CompareSpec) -> float | None:
     return None if isinstance(meter, NoMeter) else window_s
 
 
-def _earlier(engine: str, runs: Sequence[Record]) -> tuple[float, float, str] | None:
+def _earlier(engine: str, folder: Path) -> tuple[float, float, str] | None:
     """Real-time factor and load time of the engine, and the run in which they were measured."""
-    for record in runs:
-        if engine not in record.header.spec["engines"]:
-            continue
+    for record in earlier_runs(folder, "compare", lambda header: engine in header.spec.get("engines", ())):
         (data,) = read_engines(record, [engine])
         if data.samples and data.loads:
             rtf = sum(sample.seconds for sample in data.samples) / sum(sample.audio_s for sample in data.samples)

@@ -27,7 +27,7 @@ STUDY = Study(
     extras={"card": lambda run: make_card(run.view["data"], run.results)},
     view=lambda run: {"data": read_run(run.record)},
     texts=compare_texts,
-    failure_codes=("sample-", "model-", "cell-"),
+    failure_codes=("sample-", "model-", "cell-", "rounds-failed"),
     followed=("engine", "length"),
     series="compare",
 )

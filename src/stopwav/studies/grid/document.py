@@ -77,7 +77,12 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
             Section("How it scales", (Figures((("scaling-*",),)), *_fit_lists(layout))),
             *_lists("Largest batch that fits", [_frontier_text(result) for result in layout.frontiers]),
         ),
-        findings=(_pace_finding(layout), *_memory_finding(layout), *_failed_finding(layout)),
+        findings=(
+            _pace_finding(layout),
+            *_memory_finding(layout),
+            *_failed_finding(layout),
+            *_lost_rounds_finding(layout),
+        ),
         record=run.record,
         warned=tuple(asked),
         measured=tuple(short),
@@ -290,3 +295,10 @@ def _failed_finding(layout: GridLayout) -> list[str]:
     listed = ", ".join(f"{place_text(cell)} {failure_text(cell)}" for cell in failed[:6])
     more = f" and {len(failed) - 6} more" if len(failed) > 6 else ""
     return [f"{len(failed)} of {len(layout.cells)} cells could not be measured: {listed}{more}"]
+
+
+def _lost_rounds_finding(layout: GridLayout) -> list[str]:
+    lost = [cell for cell in layout.measured if any(warning.code == "rounds-failed" for warning in cell.warnings)]
+    if not lost:
+        return []
+    return [f"Some rounds failed in {len(lost)} of {len(layout.measured)} measured cells, see the warnings"]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
 from stopwav.errors import StopwavError
-from stopwav.record import runs_in
 from stopwav.studies.audio_input import audio_digest
 from stopwav.studies.forecast import (
     ASSUMED_LOAD_S,
     ASSUMED_RTF,
-    EARLIER_RUNS,
     Forecast,
     assumption,
+    earlier_runs,
     engine_problems,
     measured_basis,
 )
@@ -56,9 +54,9 @@ def problems(spec: GridSpec) -> Iterator[tuple[str, str]]:
 
 def _earlier(spec: GridSpec, folder: Path) -> tuple[float, float, str] | None:
     """Real-time factor over all cells, load time, and in which run they were measured."""
-    for record in islice(runs_in(folder, "grid"), EARLIER_RUNS):
-        if (record.header.spec.get("engine"), record.header.spec.get("device")) != (spec.engine, spec.device):
-            continue
+    same = (spec.engine, spec.device)
+    runs = earlier_runs(folder, "grid", lambda header: (header.spec.get("engine"), header.spec.get("device")) == same)
+    for record in runs:
         good = [(cell, round_) for cell, measurement in measurements(record) for round_ in measurement.good]
         loads_s = [round_.load_s for _, round_ in good if round_.load_s is not None]
         if loads_s:

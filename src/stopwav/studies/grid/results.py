@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopwav.errors import Caution, Status
+from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.rounds import Measurement, Round
-from stopwav.record import Record, Result, runs_in
+from stopwav.record import Header, Record, Result, paths_in, read_header
 from stopwav.stats import Estimate, GrowthFit, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE
@@ -164,13 +164,7 @@ def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Me
 
 def _compared_with_speech(record: Record, measured: Mapping[GridCell, Measurement]) -> str:
     """By how much noise differs from speech, where a run of the same cells, machine and packages is in the folder."""
-    own = {**record.header.spec, "audio": "", "predict_s": None, "frontier": False}
-    for other in runs_in(record.path.parent, "grid"):
-        theirs = {**other.header.spec, "audio": "", "predict_s": None, "frontier": False}
-        if other.header.spec["audio"] == NOISE or theirs != own or not other.complete:
-            continue
-        if any(other.header.machine.get(key) != record.header.machine.get(key) for key in ("fingerprint", "packages")):
-            continue
+    for other in _runs_on_speech(record):
         speech = dict(measurements(other))
         ratios = [
             measurement.time.value / speech[cell].time.value  # type: ignore[operator]
@@ -181,6 +175,28 @@ def _compared_with_speech(record: Record, measured: Mapping[GridCell, Measuremen
             span = f"{min(ratios):.2f} to {max(ratios):.2f}"
             return f"noise took {span} times as long as {other.header.spec['audio']} in {other.path.name}"
     return "measure speech as well (without --audio noise) to see by how much"
+
+
+def _runs_on_speech(record: Record) -> Iterator[Record]:
+    """The complete runs in the same folder that differ from this one in their audio alone, newest first."""
+    own = _apart_from_audio(record.header)
+    for path in paths_in(record.path.parent, "grid"):
+        try:
+            # The header first: a run may be of any size.
+            header = read_header(path)
+            if header.spec.get("audio") == NOISE or _apart_from_audio(header) != own:
+                continue
+            other = Record.read(path)
+        except StopwavError:  # no run, or a broken one
+            continue
+        if other.complete:
+            yield other
+
+
+def _apart_from_audio(header: Header) -> tuple[object, ...]:
+    """What two runs share whose times may be compared: study, settings but for the audio, machine and packages."""
+    spec = {**header.spec, "audio": "", "predict_s": None, "frontier": False}
+    return header.study, spec, header.machine.get("fingerprint"), header.machine.get("packages")
 
 
 def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> Result:

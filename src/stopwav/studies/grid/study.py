@@ -29,7 +29,8 @@ STUDY = Study(
     forecast=forecast,
     problems=problems,
     comparable=COMPARABLE,
-    failure_codes=("cell-", "triangle"),
+    failure_codes=("cell-", "rounds-failed"),
+    skip_codes=("triangle",),
     followed=("cell",),
     series="grid",
 )

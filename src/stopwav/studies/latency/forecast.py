@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
-from stopwav.record import Piece, runs_in
+from stopwav.record import Piece
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import trace_from_json
 from stopwav.studies.forecast import (
     ASSUMED_LOAD_S,
     ASSUMED_RTF,
-    EARLIER_RUNS,
     Forecast,
     assumption,
+    earlier_runs,
     engine_problems,
     lengths_of,
     measured_basis,
@@ -61,7 +60,11 @@ def problems(spec: LatencySpec) -> Iterator[tuple[str, str]]:
 
 def _earlier_speed(engine: str, folder: Path) -> tuple[float, float, str] | None:
     """Real-time factor and load time of the engine, and the run in which they were measured."""
-    for record in islice(runs_in(folder, "latency"), EARLIER_RUNS):
+    # A run that explains has engines that its settings do not name.
+    runs = earlier_runs(
+        folder, "latency", lambda header: engine in header.spec.get("engines", ()) or bool(header.spec.get("explain"))
+    )
+    for record in runs:
         pieces = [piece for piece in record.pieces if piece.status == "ok" and piece.key[2] == engine]
         rtf = _rtf([piece for piece in pieces if piece.key[0] == "stream"])
         loads_s = [float(piece.data["load_s"]) for piece in pieces if piece.key[0] == "load"]

@@ -10,7 +10,7 @@ import altair as alt
 from stopwav.record import Piece, Result
 from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes, format_digits, format_interval, plain
-from stopwav.studies.loss.document import by_setting, loss_name, peak_metric, setting_text
+from stopwav.studies.loss.document import by_setting, compared_text, loss_name, peak_metric, setting_text
 from stopwav.studies.loss.traces import profiles_of
 from stopwav.studies.study import StudyRun
 
@@ -86,7 +86,10 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
     values = "; ".join(
         f"{loss_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group
     )
-    about = f"Joiner, loss and backward of one batch, mean over batches; whiskers: 95 % confidence interval. {values}."
+    about = (
+        f"Joiner, loss and backward of one batch, mean over batches; whiskers: 95 % confidence interval. "
+        f"{compared_text(group[0].params)}{values}."
+    )
     spec = spec_of(alt.layer(bars, whiskers), ROW_HEIGHT * len(rows) + 20)
     return Chart(f"Step time: {setting_text(group[0])}", spec, about)
 

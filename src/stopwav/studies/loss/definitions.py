@@ -18,7 +18,8 @@ TIME = {
     ),
     "rank": ratio(
         "rank",
-        "1 + the number of correct, exact losses that are faster beyond doubt, by paired rounds on shared batches.",
+        "1 + the number of correct, exact losses that are ahead: faster beyond doubt, by paired rounds on the batches "
+        "that all share, or without failures where it failed itself.",
     ),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from stopwav.record import Piece, Record, Result
 from stopwav.report.document import (
@@ -31,6 +31,8 @@ MOST_PROFILED, LONGEST_NAME = 20, 60
 PAGE_AND_FILE: tuple[Medium, ...] = ("markdown", "page")
 WRONG = "✗"
 APPROXIMATE = "~"
+# At the name of a loss that failed in a part of its rounds.
+PARTLY = "†"
 
 _ORDERS = {
     "file": "in the order of the file",
@@ -44,6 +46,7 @@ _PEAKS = ("peak_allocated_over_inputs_bytes", "peak_host_over_inputs_bytes")
 _LEGEND = {
     WRONG: f"{WRONG} does not match the oracle, or was not checked: timed all the same, and not ranked",
     APPROXIMATE: f"{APPROXIMATE} approximates the loss by leaving paths out, and is not ranked",
+    PARTLY: f"{PARTLY} failed on some batches or rounds, and ranks below every loss that completed all",
     "(1)": "(1) the order in one round, which decides nothing: measure more with --rounds",
 }
 
@@ -52,7 +55,7 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tables, a legend of their marks, charts, and a sentence on each finding."""
     results, spec = run.results, run.record.header.spec
     groups = by_setting(results)
-    marks = {rank_text(result) for result in results}
+    marks = {rank_text(result) for result in results} | {PARTLY for result in results if is_partial(result)}
     legend = tuple(Note(text) for mark, text in _LEGEND.items() if mark in marks)
     tables = tuple(block for group in groups for block in _table(group))
     note = Note(
@@ -113,7 +116,7 @@ def _profile_table(title: str, headings: Sequence[str], lines: Sequence[Sequence
 
 
 def by_setting(results: Sequence[Result]) -> list[list[Result]]:
-    """Return the results of each setting: those that were measured by their time, then the others."""
+    """Return the results of each setting by their time, then those that failed in part, then those without a time."""
     groups: dict[tuple[object, object], list[Result]] = {}
     for result in results:
         groups.setdefault((result.params["batch_size"], result.params["vocab"]), []).append(result)
@@ -152,6 +155,12 @@ def rank_text(result: Result) -> str:
     return f"({rank.value:.0f})" if rank.code == ONE_ROUND else f"{rank.value:.0f}"
 
 
+def is_partial(result: Result) -> bool:
+    """Return whether a loss has numbers although some of its rounds failed."""
+    codes = {warning.code for warning in result.warnings}
+    return bool(result.metrics) and bool(result.params["failed_batches"] or "rounds-failed" in codes)
+
+
 def _settings_line(result: Result) -> str:
     params: Any = result.params
     rounds = counted(params["rounds"], "round")
@@ -173,7 +182,8 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
 
 
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:
-    name = [Cell(rank_text(result)), Cell(loss_name(result))]
+    mark = f" {PARTLY}" if is_partial(result) else ""
+    name = [Cell(rank_text(result)), Cell(loss_name(result) + mark)]
     if not result.metrics:
         return [*name, Cell(_failure_text(result), result.status), *[Cell("")] * (5 if largest else 4)]
     step, peak = result.metrics["step_time"], result.metrics[peak_metric(group)].value
@@ -195,16 +205,27 @@ def _padding_text(result: Result) -> str:
     first, last = params["frames"]
     efficiency = result.metrics["padding_efficiency"].value if result.metrics else None
     padding = "" if efficiency is None else f"; {1 / efficiency:.2f}× padding (efficiency {efficiency:.2f})"
-    return (
+    return compared_text(params) + (
         f"{params['utterances']:,} of {params['corpus_utterances']:,} utterances of "
         f"{plain(str(params['shapes']), 60)}, T {first} to {last}: from {low:.1%} to {high:.1%} of its lengths"
         f"{padding}; whole corpus {params['corpus_padding_efficiency']:.2f}"
     )
 
 
+def compared_text(params: Any) -> str:
+    """Return the batches that the numbers are of, where these are not all; else nothing."""
+    count = len(params["compared_batches"])
+    if count in (0, params["batches"]):
+        return ""
+    return f"Times and memory over {count} of {params['batches']} batches, those that every compared loss completed; "
+
+
 def _failure_text(result: Result) -> str:
     """How a loss that has no number ended."""
     codes = {warning.code for warning in result.warnings}
+    if "loss-not-compared" in codes:
+        failed, batches = len(cast("list[int]", result.params["failed_batches"])), result.params["batches"]
+        return f"{_FAILED.get(result.status, result.status)} on {failed} of {batches}"
     if "loss-missing" in codes:
         return "missing"
     if "loss-device" in codes:
@@ -227,9 +248,9 @@ def _largest_text(result: Result) -> str:
     return f"≥ {largest.value:.0f}" if largest.code == "lower-bound" else f"{largest.value:.0f}"
 
 
-def _order(result: Result) -> tuple[bool, float]:
+def _order(result: Result) -> tuple[bool, bool, float]:
     step = result.metrics["step_time"].value if result.metrics else None
-    return step is None, step or 0.0
+    return step is None, is_partial(result), step or 0.0
 
 
 def _findings(results: Sequence[Result]) -> list[str]:
@@ -238,9 +259,11 @@ def _findings(results: Sequence[Result]) -> list[str]:
     findings = [text for group in groups for text in _setting_findings(group, several=len(groups) > 1)]
     wrong = sorted({loss_name(result) for result in results if result.metrics and not result.params["right"]})
     failed = dict.fromkeys(f"{loss_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
+    partly = sorted({loss_name(result) for result in results if is_partial(result)})
     return [
         *(findings or ["Nothing was measured"]),
         *([f"Does not match the oracle, or was not checked: {', '.join(wrong)}"] if wrong else []),
+        *([f"Failed on some batches or rounds, see the warnings: {', '.join(partly)}"] if partly else []),
         *([f"Not measured: {', '.join(failed)}"] if failed else []),
     ]
 
@@ -252,6 +275,8 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
     best = min(float(result.metrics["rank"].value or 0) for result in ranked)
     first = [result for result in ranked if result.metrics["rank"].value == best]
     where = f" ({setting_text(first[0])})" if several else ""
+    if is_partial(first[0]):
+        where += " on the batches that all of them completed"
     names = listed([loss_name(result) for result in first])
     one_round = first[0].metrics["rank"].code == ONE_ROUND
     took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step"
@@ -263,8 +288,9 @@ def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
         took += "; no winner before --rounds 2 or more"
     findings = [f"{names} {verb}{where}: {took}"]
     metric = peak_metric(group)
+    whole = [result for result in ranked if not is_partial(result)] or ranked
     peaks = [
-        (result.metrics[metric].value or 0.0, result) for result in ranked if result.metrics[metric].value is not None
+        (result.metrics[metric].value or 0.0, result) for result in whole if result.metrics[metric].value is not None
     ]
     if peaks:
         value, least = min(peaks, key=lambda pair: pair[0])

@@ -11,6 +11,7 @@ from stopwav.stats import Estimate, cluster_mean, cluster_ratio, summarise_round
 from stopwav.stats.verdict import paired_verdict
 from stopwav.studies.loss.batch_sets import BatchSet
 from stopwav.studies.loss.rounds import LossRounds
+from stopwav.studies.loss.shared_batches import SharedBatches
 
 NO_CUDA = "no CUDA device"
 # The code of a rank that is only the order of one round's times: it names no winner.
@@ -19,15 +20,16 @@ ONE_ROUND = "one-round"
 ValuesOf = Callable[[Round], Sequence[float]]
 
 
-def step_metrics(rounds: LossRounds, batch_set: BatchSet) -> dict[str, Estimate]:
-    """Return every metric that comes from the timed steps and the memory passes."""
+def step_metrics(measured: LossRounds, batch_set: BatchSet, shared: SharedBatches) -> dict[str, Estimate]:
+    """Return every metric that comes from the timed steps and the memory passes, each over the shared batches."""
+    rounds, note = measured.only(shared.numbers), _batches_note(measured, shared)
     times = [_batch_time(of_batch, step_values) for of_batch in rounds.good.values()]
     cells = [rounds.batches[number].cells for number in rounds.good]
     return {
-        "step_time": over_batches(rounds, step_values),
-        "forward_time": over_batches(rounds, _stage_values("forward")),
-        "backward_time": over_batches(rounds, _stage_values("backward")),
-        "step_wall_time": over_batches(rounds, _wall_values),
+        "step_time": over_batches(rounds, step_values, note),
+        "forward_time": over_batches(rounds, _stage_values("forward"), note),
+        "backward_time": over_batches(rounds, _stage_values("backward"), note),
+        "step_wall_time": over_batches(rounds, _wall_values, note),
         # The ratio of sums, with its interval by resampling batches.
         "time_per_cell": cluster_ratio(times, cells, range(len(times)), unit="s", positive=True),
         "padding_efficiency": Estimate(batch_set.padding_efficiency, n=len(batch_set.batches)),
@@ -57,7 +59,17 @@ def _stage_values(name: str) -> ValuesOf:
     return values
 
 
-def over_batches(rounds: LossRounds, values: ValuesOf) -> Estimate:
+def _batches_note(measured: LossRounds, shared: SharedBatches) -> str:
+    """How many batches a mean is of, and what became of the others."""
+    count, completed = len(shared.numbers), len(measured.good)
+    note = f"mean of {count} batch{'' if count == 1 else 'es'}"
+    if completed > count:
+        note += ", those that every compared loss completed"
+    missing = len(measured.rounds) - completed
+    return f"{note}; {missing} more were not measured" if missing else note
+
+
+def over_batches(rounds: LossRounds, values: ValuesOf, note: str = "") -> Estimate:
     """Return the mean over batches, with its interval over them: rounds of one batch say nothing about other batches.
 
     With one or two batches the interval is that over rounds.
@@ -65,10 +77,6 @@ def over_batches(rounds: LossRounds, values: ValuesOf) -> Estimate:
     good = rounds.good
     times = [_batch_time(of_batch, values) for of_batch in good.values()]
     n = sum(len(values(round_)) for of_batch in good.values() for round_ in of_batch)
-    missing = len(rounds.rounds) - len(good)
-    note = f"mean of {len(good)} batch{'' if len(good) == 1 else 'es'}" + (
-        f"; {missing} more were not measured" if missing else ""
-    )
     if len(times) >= 3:
         mean = cluster_mean(times, range(len(times)), positive=True)
         return replace(mean, n=n, note="; ".join(filter(None, (note, mean.note))))
@@ -120,51 +128,51 @@ def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str) -> dict[str, 
     }
 
 
-def ranks(measured: Mapping[str, LossRounds]) -> dict[str, Estimate]:
-    """Return the rank of each loss that was measured: 1 plus the number of losses that are faster beyond doubt.
+def ranks(measured: Mapping[str, LossRounds], shared: SharedBatches) -> dict[str, Estimate]:
+    """Return the rank of each of these losses that has a time: 1 plus the number of losses that are ahead of it.
 
-    Losses without a clear difference share a rank. One round supports no verdict; the order is then that of the times.
+    Ahead is a loss that is faster beyond doubt on the shared batches. A loss of which a round failed is never ahead of
+    one that did all the work, and that one always ahead of it. Losses without a clear difference share a rank. One
+    round supports no verdict; the order is then that of the times.
     """
-    present = {name: rounds for name, rounds in measured.items() if rounds.good}
+    present = {name: rounds.only(shared.numbers) for name, rounds in measured.items() if name in shared.timed}
+    one_round = max((len(_round_locations(rounds)) for rounds in present.values()), default=0) < 2
     ranked = {}
-    for name, rounds in present.items():
-        faster = [other for other, theirs in present.items() if other != name and _is_faster(theirs, rounds)]
-        rank, code, note = float(1 + len(faster)), "", "losses without a clear difference share a rank"
-        if _fewest_rounds(present) < 2:
+    for name in present:
+        ahead = [other for other in present if other != name and _is_ahead(other, name, present, shared, one_round)]
+        code, note = "", "losses without a clear difference share a rank"
+        if one_round:
             code, note = ONE_ROUND, "by the times of one round: no verdict"
-        ranked[name] = Estimate(rank, n=len(present), note=note, code=code)
+        if name not in shared.whole:
+            note += "; below every loss that completed all rounds"
+        ranked[name] = Estimate(float(1 + len(ahead)), n=len(present), note=note, code=code)
     return ranked
 
 
-def _fewest_rounds(present: Mapping[str, LossRounds]) -> int:
-    return min(
-        len({round_.index for of_batch in rounds.good.values() for round_ in of_batch}) for rounds in present.values()
-    )
-
-
-def _is_faster(a: LossRounds, b: LossRounds) -> bool:
-    """Whether a is faster than b, on the batches that both got through."""
-    shared = [number for number in a.good if number in b.good]
-    if not shared:
-        # Nothing to pair: having a time on more batches makes a loss no faster.
-        return False
-    first, second = _round_locations(a, shared), _round_locations(b, shared)
+def _is_ahead(a: str, b: str, present: Mapping[str, LossRounds], shared: SharedBatches, one_round: bool) -> bool:
+    """Whether loss a did more of the work than b, or the same and faster."""
+    if (a in shared.whole) != (b in shared.whole):
+        return a in shared.whole
+    if one_round:
+        own, other = (over_batches(present[name], step_values).value for name in (a, b))
+        return own is not None and other is not None and own < other
+    first, second = _round_locations(present[a]), _round_locations(present[b])
     both = sorted(first.keys() & second.keys())
     if len(both) < 2:
-        own, other = over_batches(a, step_values).value, over_batches(b, step_values).value
-        return own is not None and other is not None and own < other
+        # Rounds that cannot be paired decide nothing.
+        return False
     verdict = paired_verdict([first[index] for index in both], [second[index] for index in both])
     return verdict.kind == "slower"
 
 
-def _round_locations(rounds: LossRounds, numbers: Sequence[int]) -> dict[int, float]:
-    """The geometric mean of the medians of these batches, for each round in which all of them completed.
+def _round_locations(rounds: LossRounds) -> dict[int, float]:
+    """The geometric mean of the medians of the batches, for each round in which all of them completed.
 
     Geometric, so that a loss is compared by its ratio to another on every batch, and not by the longest batch alone.
     """
-    medians: dict[int, dict[int, float]] = {}
-    for number in numbers:
-        for round_ in rounds.good.get(number, ()):
-            medians.setdefault(round_.index, {})[number] = median(step_values(round_))
-    whole = {index: of_round for index, of_round in medians.items() if len(of_round) == len(numbers)}
-    return {index: geometric_mean(of_round.values()) for index, of_round in whole.items()}
+    medians: dict[int, list[float]] = {}
+    for of_batch in rounds.good.values():
+        for round_ in of_batch:
+            medians.setdefault(round_.index, []).append(median(step_values(round_)))
+    whole = {index: of_round for index, of_round in medians.items() if len(of_round) == len(rounds.good)}
+    return {index: geometric_mean(of_round) for index, of_round in whole.items()}

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from stopwav.errors import Caution
+from stopwav.errors import Caution, Status
 from stopwav.measure.rounds import Round
 from stopwav.record import Piece, Record, Result
 from stopwav.speech.batches import BY_LENGTH, COLUMNS
 from stopwav.stats import Estimate
-from stopwav.studies.corpus_header import header_warnings
+from stopwav.studies.corpus_header import first_names, header_warnings
 from stopwav.studies.frontier import largest_estimate
 from stopwav.studies.loss.batch_sets import BatchSet, batch_sets
 from stopwav.studies.loss.check import TOLERANCES, is_right
 from stopwav.studies.loss.largest_batch import largest_of
 from stopwav.studies.loss.metrics import ranks, step_metrics
 from stopwav.studies.loss.rounds import LossRounds, load_rounds
+from stopwav.studies.loss.shared_batches import SharedBatches, shared_batches
 from stopwav.studies.loss.spec import LossSpec
 from stopwav.studies.stored_rounds import failure_message
 from stopwav.studies.traces import failed_trace_warning
+
+# Batches that a warning names by their numbers; how many more there are is said.
+MOST_NUMBERS = 10
 
 
 def loss_results(record: Record) -> list[Result]:
     """Return one result per loss and setting, in the order in which they were named."""
     spec = LossSpec(**record.header.spec)
     checks = {name: _piece(record, ("check", name)) for name in spec.losses}
-    exact = [name for name in spec.losses if _is_right(checks[name]) and not _is_pruned(checks[name])]
+    right = [name for name in spec.losses if _is_right(checks[name])]
+    exact = [name for name in right if not _is_pruned(checks[name])]
     results = []
     for batch_set in batch_sets(record.header):
         measured = {name: load_rounds(record, name, batch_set) for name in spec.losses}
-        ranked = ranks({name: measured[name] for name in exact})
+        shared = shared_batches(measured, right)
+        ranked = ranks({name: measured[name] for name in exact}, shared)
         for name in spec.losses:
             rank = ranked.get(name) or Estimate(None, note=_unranked_note(checks[name]))
-            results.append(_result(record, spec, batch_set, name, measured[name], checks[name], rank))
+            results.append(_result(record, spec, batch_set, name, measured[name], checks[name], shared, rank))
     return results
 
 
@@ -43,12 +49,14 @@ def _result(
     loss: str,
     rounds: LossRounds,
     check: Piece | None,
+    shared: SharedBatches,
     rank: Estimate,
 ) -> Result:
     label = batch_set.setting.label
     several = len(record.header.corpus["settings"]) > 1
     name = f"{loss} ({label})" if several else loss
     params = _params(record, spec, batch_set, loss, check)
+    params |= {"compared_batches": list(shared.numbers), "failed_batches": _failed_batches(rounds)}
     absent = _piece(record, ("absent", loss))
     if absent is not None:
         reason = Caution(absent.data["code"], absent.message)
@@ -57,13 +65,13 @@ def _result(
     warnings = (
         *_check_warnings(check),
         *_failure_warnings(rounds),
+        *_comparison_warnings(loss, rounds, shared),
         *(() if trace is None or trace.status == "ok" else (failed_trace_warning(trace),)),
         *_run_warnings(record, spec, batch_set),
     )
-    if not rounds.good:
-        first = next((round_ for of_batch in rounds.rounds for round_ in of_batch), None)
-        return Result(name, params, "skipped" if first is None else first.status, {}, warnings, kind="loss")
-    metrics = {**step_metrics(rounds, batch_set), **_check_metrics(check), "rank": rank}
+    if loss not in shared.timed:
+        return Result(name, params, _failed_status(rounds), {}, warnings, kind="loss")
+    metrics = {**step_metrics(rounds, batch_set, shared), **_check_metrics(check), "rank": rank}
     if spec.largest_batch:
         frontier = largest_of(record, loss, batch_set.setting.vocab)
         metrics["largest_batch"] = largest_estimate(frontier, record.header.corpus["count"])
@@ -151,16 +159,57 @@ def _check_warnings(check: Piece | None) -> Iterator[Caution]:
         yield Caution("loss-wrong", f"{message}; it is timed all the same, and not ranked")
 
 
+def _failed_status(rounds: LossRounds) -> Status:
+    """How the first round ended that did not complete; `skipped` where there is none."""
+    statuses = (round_.status for of_batch in rounds.rounds for round_ in of_batch)
+    return next((status for status in statuses if status != "ok"), "skipped")
+
+
+def _failed_batches(rounds: LossRounds) -> list[int]:
+    """The numbers of the batches that were tried, and of which no round completed."""
+    return [number for number, of_batch in enumerate(rounds.rounds) if of_batch and number not in rounds.good]
+
+
 def _failure_warnings(rounds: LossRounds) -> Iterator[Caution]:
-    """How the batches ended of which no round completed: a warning per status, with the first of its last words."""
-    failed: dict[str, list[tuple[int, Round]]] = {}
-    for number, of_batch in enumerate(rounds.rounds):
-        if of_batch and not any(round_.status == "ok" for round_ in of_batch):
-            failed.setdefault(of_batch[0].status, []).append((number, of_batch[0]))
-    for status, failures in failed.items():
-        number, first = failures[0]
-        where = f"{len(failures)} of {len(rounds.rounds)} batches, first batch {number}"
-        yield Caution(f"loss-{status}", f"{where}: {failure_message(first)}")
+    """How rounds ended that did not complete: a warning per status of lost batches, and one on those lost in part."""
+    failed: dict[str, list[int]] = {}
+    for number in _failed_batches(rounds):
+        failed.setdefault(rounds.rounds[number][0].status, []).append(number)
+    for status, numbers in failed.items():
+        where = f"{len(numbers)} of {len(rounds.rounds)} batches, first batch {numbers[0]}"
+        if len(numbers) < len(rounds.rounds):
+            where += f" ({_batches_text(rounds, numbers)})"
+        yield Caution(f"loss-{status}", f"{where}: {failure_message(rounds.rounds[numbers[0]][0])}")
+    partly = {number: bad for number in rounds.good if (bad := [r for r in rounds.rounds[number] if r.status != "ok"])}
+    if partly:
+        first: Round = next(iter(partly.values()))[0]
+        of_all = f"{sum(map(len, partly.values()))} of {sum(len(rounds.rounds[number]) for number in partly)} rounds"
+        where = f"{of_all} of {_batches_text(rounds, list(partly))}, the first in round {first.index}"
+        yield Caution("rounds-failed", f"{where}: {first.status}: {failure_message(first)}")
+
+
+def _comparison_warnings(loss: str, rounds: LossRounds, shared: SharedBatches) -> Iterator[Caution]:
+    """Why a loss that completed some batches has no time, or why its time is of fewer batches than it completed."""
+    compared = f"{len(shared.numbers)} of {len(rounds.rounds)} batches"
+    if rounds.good and loss not in shared.timed:
+        lacking = [number for number in shared.numbers if number not in rounds.good]
+        message = f"it has no time: losses are compared on {compared}, of which it lacks {_numbers_text(lacking)}"
+        yield Caution("loss-not-compared", f"{message}; measure it alone, or on shorter batches")
+    elif len(rounds.good) > len(shared.numbers):
+        message = f"times, memory and rank are over {compared}, those that every compared loss completed"
+        yield Caution("shared-batches", f"{message}; leave out a loss that fails to have all of them")
+
+
+def _batches_text(rounds: LossRounds, numbers: Sequence[int]) -> str:
+    """The numbers of batches, and how long their longest utterances are."""
+    lengths = [max(rounds.batches[number].frames) for number in numbers]
+    span = f"{min(lengths)}" if min(lengths) == max(lengths) else f"{min(lengths)} to {max(lengths)}"
+    return f"{_numbers_text(numbers)}; longest T {span}"
+
+
+def _numbers_text(numbers: Sequence[int]) -> str:
+    noun = "batch" if len(numbers) == 1 else "batches"
+    return f"{noun} {first_names([str(number) for number in numbers], MOST_NUMBERS)}"
 
 
 def _run_warnings(record: Record, spec: LossSpec, batch_set: BatchSet) -> Iterator[Caution]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from stopwav.errors import Status
 from stopwav.measure.rounds import Measurement, Round
@@ -27,11 +29,16 @@ class LossRounds:
     batches: tuple[Batch, ...]
     rounds: tuple[tuple[Round, ...], ...]
 
-    @property
+    @cached_property
     def good(self) -> dict[int, tuple[Round, ...]]:
         """The rounds that count, by the number of the batch, of the batches that have any."""
         counted = {number: Measurement("", {}, rounds).good for number, rounds in enumerate(self.rounds)}
         return {number: rounds for number, rounds in counted.items() if rounds}
+
+    def only(self, numbers: Collection[int]) -> LossRounds:
+        """Return the same batches with the rounds of these alone."""
+        kept = (rounds if number in numbers else () for number, rounds in enumerate(self.rounds))
+        return LossRounds(self.batches, tuple(kept))
 
 
 def load_rounds(record: Record, loss: str, batch_set: BatchSet) -> LossRounds:

@@ -23,5 +23,5 @@ STUDY = Study(
     example={"losses": ["torch"]},
     verb=VERB,
     problems=problems,
-    failure_codes=("loss-",),
+    failure_codes=("loss-", "rounds-failed"),
 )

@@ -23,6 +23,8 @@ from stopwav.errors import StopwavError
 MAX_BYTES = 200_000
 MAX_VALUES = 10_000
 MAX_DEPTH = 20
+# What JSON holds exactly: a whole number beyond it would be another one in a run file, and may be of any length.
+MAX_WHOLE = 2**53
 
 _STANDARD = "tag:yaml.org,2002:"
 # YAML 1.1 takes 1e-3 for text, since it has no point; nobody who writes it means text.
@@ -175,6 +177,8 @@ class _Reader:
         except (ValueError, KeyError, IndexError, OverflowError):
             tag = yaml_node.tag.removeprefix(_STANDARD)
             raise StopwavError(f"{where}: {shown(yaml_node.value)} cannot be read as {tag}") from None
+        if isinstance(value, int) and abs(value) > MAX_WHOLE:
+            raise StopwavError(f"{where}: {shown(yaml_node.value)} is a larger number than any setting has")
         if isinstance(value, float) and not math.isfinite(value):
             raise StopwavError(f"{where}: {shown(yaml_node.value)} is not a number that can be used")
         if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):

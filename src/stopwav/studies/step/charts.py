@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import altair as alt
@@ -20,6 +22,8 @@ TIMELINE_HEIGHT = 260
 # The share of the width that a character of a label takes; a box too narrow for three has none.
 CHARACTER = 0.0115
 FEWEST_CHARACTERS = 3
+# Layers, those of all rows together, that a chart of them can hold.
+MOST_LAYERS = 2000
 # Classes of modules that a chart of bars can hold.
 MOST_KINDS = 14
 TIME, MEMORY = "time", "saved activations"
@@ -35,9 +39,10 @@ def step_charts(run: StudyRun) -> dict[str, Chart]:
     moments = memory_pass(run.record).get("moments", [])
     if moments:
         charts["memory-timeline"] = _timeline(moments)
-    layers = list(_layers(tree))
-    if layers:
-        charts["layers"] = _heat_strip(layers)
+    repeated = [row for row in tree.rows if members_of(row)]
+    drawn = _drawn_layers(repeated)
+    if layers := list(_layers(tree, drawn)):
+        charts["layers"] = _heat_strip(layers, len(repeated) - len(drawn))
     return charts
 
 
@@ -85,7 +90,7 @@ def _boxes(rows: Sequence[TreeRow], mode: str) -> Iterator[dict[str, Any]]:
     # Where the next box of each depth begins.
     starts: list[float] = [0.0]
     for size, row in zip(sizes, rows, strict=True):
-        starts = [*starts[: row.depth + 1]]
+        del starts[row.depth + 1 :]
         begin = starts[row.depth]
         starts[row.depth] += size
         starts.append(begin)
@@ -172,18 +177,26 @@ def _timeline(moments: Sequence[Sequence[Any]]) -> Chart:
     return Chart("Memory over the step", spec_of(alt.layer(bars), TIMELINE_HEIGHT), about, keys)
 
 
-def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
+def _drawn_layers(repeated: Sequence[Result]) -> list[Result]:
+    """The rows of repeated layers that a chart has room for: those with the most time, in the model's order."""
+    largest = sorted(repeated, key=lambda row: -(row.metrics["share"].value or 0.0))
+    cells = accumulate(len(members_of(row)) for row in largest)
+    kept = {row.name for row, count in zip(largest, cells, strict=True) if count <= MOST_LAYERS}
+    return [row for row in repeated if row.name in kept]
+
+
+def _layers(tree: StepTree, repeated: Sequence[Result]) -> Iterator[dict[str, Any]]:
     """The time of each layer in each row of repeated layers, against the mean of its row."""
-    by_name = {row.name: row for row in tree.rows}
-    repeated = [row.name for row in tree.rows if members_of(row)]
-    for row in tree.rows:
+    by_name = {row.name: row for row in tree.rows if row.kind != "layers"}
+    short = _short_names([row.name for row in repeated])
+    for row in repeated:
         members = members_of(row)
         times = [by_name[member].metrics["total_time"].value or 0.0 for member in members]
         mean = sum(times) / len(times) if times else 0.0
         for number, (member, time_s) in enumerate(zip(members, times, strict=True)):
             if mean:
                 yield {
-                    "part": plain(_short_name(row.name, repeated), 60),
+                    "part": plain(short[row.name], 60),
                     "layer": number,
                     "path": plain(member, 80),
                     "ms": 1e3 * time_s,
@@ -191,13 +204,14 @@ def _layers(tree: StepTree) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _short_name(name: str, names: Sequence[str]) -> str:
-    """A name without that of the layer it is part of, where no other is then the same: a telephone is narrow."""
-    short = {other: other.rpartition("*.")[2] or other for other in names}
-    return short[name] if list(short.values()).count(short[name]) == 1 else name
+def _short_names(names: Sequence[str]) -> dict[str, str]:
+    """Each name without that of the layer it is part of, where no other is then the same: a telephone is narrow."""
+    short = {name: name.rpartition("*.")[2] or name for name in names}
+    counts = Counter(short.values())
+    return {name: part if counts[part] == 1 else name for name, part in short.items()}
 
 
-def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
+def _heat_strip(rows: Sequence[dict[str, Any]], left_out: int) -> Chart:
     parts = list(dict.fromkeys(row["part"] for row in rows))
     farthest = max(abs(row["ratio"] - 1) for row in rows) or 1.0
     # The page's colours are CSS variables, between which Vega cannot interpolate: their opacity says how far.
@@ -223,6 +237,7 @@ def _heat_strip(rows: Sequence[dict[str, Any]]) -> Chart:
     return Chart(
         "Layers side by side",
         spec_of(alt.layer(cells), 30 * len(parts) + 50),
-        "Each layer's time over the mean of its row: the stronger the colour, the farther from it.",
+        "Each layer's time over the mean of its row: the stronger the colour, the farther from it."
+        + (f" Without {left_out} rows of less time, for which there is no room." if left_out else ""),
         tuple(Key(pace, colour) for pace, colour in inks.items()),
     )

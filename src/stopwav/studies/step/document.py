@@ -27,7 +27,7 @@ from stopwav.report.document import (
 )
 from stopwav.report.text import DASH, ROUGH, counted, format_bytes, format_number, format_value, plain
 from stopwav.stats import Estimate
-from stopwav.studies.step.tree import StepTree, TreeRow
+from stopwav.studies.step.tree import MOST_ROWS, StepTree, TreeRow
 from stopwav.studies.study import StudyRun
 
 # A mark at the share, explained below the table: there may be one for every row.
@@ -50,12 +50,12 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
     settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)
     if detail.labels is not None:
         blocks = (settings, *_labels_found(tree, detail.labels))
-        return Document(title, blocks, record=run.record, warned=tuple(_warned(run.results)))
+        return Document(title, blocks, record=run.record, warned=tuple(tree.warned))
     return Document(
         title=title,
         blocks=(
             settings,
-            Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree))),
+            Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree, detail))),
             *_labels(tree),
             Section("At a glance", (Figures((("*",),)),), media=PAGE),
             *_processes(tree),
@@ -63,8 +63,8 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
         ),
         findings=tuple(_findings(tree)),
         record=run.record,
-        warned=tuple(_warned(run.results)),
-        measured=tuple(run.results),
+        warned=tuple(tree.warned),
+        measured=tuple(tree.listed if detail.page else run.results),
     )
 
 
@@ -181,9 +181,10 @@ def _label_table(rows: Sequence[TreeRow]) -> Table:
     )
 
 
-def _notes(tree: StepTree) -> list[Note]:
-    """Notes on the step as a whole, and the meaning of the mark of a doubtful row."""
-    texts = (_phases(tree.step), _memory(tree.step), _overhead(tree.step))
+def _notes(tree: StepTree, detail: Detail) -> list[Note]:
+    """Notes on rows that are left out, on the step as a whole, and the meaning of the mark of a doubtful row."""
+    left_out = tree.left_out(unfold=detail.unfold, page=detail.page)
+    texts = (left_out, _phases(tree.step), _memory(tree.step), _overhead(tree.step))
     notes = [Note(text, quiet=False) for text in texts if text]
     doubtful = any(row.params["doubtful"] for row in tree.rows)
     return [*notes, Note(_DOUBT_NOTE)] if doubtful else notes
@@ -242,7 +243,10 @@ def _profile(step: Result, detail: Detail) -> list[Block]:
     text, page = _profile_tables(profile, most), _profile_tables(profile, MOST_PROFILED_ON_PAGE)
     more = [] if most is None else [Note(f"The first {most} of each; --all prints every one", media=TEXT)]
     tables = [*(replace(table, media=TEXT) for table in text), *(replace(table, media=PAGE) for table in page)]
-    every = Section("Every operator, under the profiler", _profile_tables(profile, None), folded=True, media=PAGE)
+    whole: tuple[Block, ...] = _profile_tables(profile, MOST_ROWS)
+    if any(len(profile[name]) > MOST_ROWS for name in ("operators", "kernels", "modules")):
+        whole += (Note(f"The first {MOST_ROWS} of each; the run file has every one"),)
+    every = Section("Every operator, under the profiler", whole, folded=True, media=PAGE)
     return [Section("Under the profiler", (about, *tables, *more)), every]
 
 
@@ -294,7 +298,7 @@ def _findings(tree: StepTree) -> list[str]:
     forward, backward = (metrics[f"{name}_time"].value or 0.0 for name in ("forward", "backward"))
     if forward:
         findings.append(f"Backward takes {backward / forward:.1f} times as long as forward")
-    largest = [_own_share(row) for row in tree.largest()[:3] if row.metrics["self_share"].value]
+    largest = [_own_share(row) for row in tree.largest[:3] if row.metrics["self_share"].value]
     return [*findings, f"Largest parts of model and loss: {', '.join(largest)}"] if largest else findings
 
 
@@ -302,15 +306,6 @@ def _own_share(row: Result) -> str:
     own, share = row.metrics["self_share"], row.metrics["share"]
     itself = " itself" if _percent(own) != _percent(share) else ""
     return f"{plain(str(row.params['label'] or row.name), LONGEST_NAME)}{itself} ({_percent(own)})"
-
-
-def _warned(results: Sequence[Result]) -> list[Result]:
-    """The results with the warnings that no mark in the table stands for."""
-    kept = [
-        replace(result, warnings=tuple(warning for warning in result.warnings if warning.code != "below-noise"))
-        for result in results
-    ]
-    return [result for result in kept if result.warnings]
 
 
 def _share(row: Result) -> str:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from stopwav.errors import Caution, Status
-from stopwav.measure.module_rows import COMMUNICATION, INSTRUMENT
+from stopwav.measure.module_rows import COMMUNICATION
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Piece, Record, Result
 from stopwav.stats import Estimate, cluster_ratio, scaled, summarise_rounds
 from stopwav.studies.corpus_header import header_warnings
-from stopwav.studies.step.rows import (
-    CompletedSteps,
-    Seconds,
-    StepRow,
-    completed_steps,
-    folded_rows,
-    label_rows,
-    make_rows,
-)
+from stopwav.studies.step.completed_steps import CompletedSteps, Seconds, completed_steps
+from stopwav.studies.step.rows import StepRow, folded_rows, label_rows, make_rows
 
 # A row whose hooks cost more than this share of its time says more about them than about itself.
 MOST_HOOK_SHARE = 0.25
@@ -41,10 +34,10 @@ def step_results(record: Record) -> list[Result]:
     rows = make_rows(steps, ready.data, memory)
     folds = [_labelled(row, ready.data) for row in folded_rows(rows)]
     by_path = {row.path: row for row in rows}
-    switch_s = float(ready.data["switch_s"])
+    switch_s, shares = float(ready.data["switch_s"]), _Shares(steps)
     return [
         _step_result(record, ready, steps, memory, rows),
-        *(_row_result(row, steps, switch_s, by_path) for row in [*rows, *folds, *label_rows(steps, memory)]),
+        *(_row_result(row, shares, switch_s, by_path) for row in [*rows, *folds, *label_rows(steps, memory)]),
         *_rank_results(record),
     ]
 
@@ -96,9 +89,23 @@ def _memory(memory: Mapping[str, Any]) -> Iterator[tuple[str, Estimate]]:
         yield metric, Estimate(float(sum(memory[part].values())), n=1, unit="B")
 
 
-def _row_result(row: StepRow, steps: CompletedSteps, switch_s: float, rows: Mapping[str, StepRow]) -> Result:
-    whole = _whole(steps)
-    share = _ratio(steps, row.total, whole)
+class _Shares:
+    """The shares of a step, each estimated once: all times of a module without children are its own."""
+
+    def __init__(self, steps: CompletedSteps) -> None:
+        self.steps = steps
+        self._known: dict[bytes, Estimate] = {}
+
+    def of(self, seconds: Seconds) -> Estimate:
+        """Return what share of the profiled steps these seconds of each are."""
+        key = seconds.tobytes()
+        if key not in self._known:
+            self._known[key] = _ratio(self.steps, seconds, self.steps.whole)
+        return self._known[key]
+
+
+def _row_result(row: StepRow, shares: _Shares, switch_s: float, rows: Mapping[str, StepRow]) -> Result:
+    steps, share = shares.steps, shares.of(row.total)
     warnings = [Caution("attribution", note) for note in row.notes]
     doubt = _doubt(row, share, switch_s)
     warnings += [Caution("below-noise", doubt)] if doubt else []
@@ -112,8 +119,8 @@ def _row_result(row: StepRow, steps: CompletedSteps, switch_s: float, rows: Mapp
         "folded": row.folded,
         "doubtful": bool(doubt),
     }
-    metrics = {"share": share, "self_share": _ratio(steps, row.own, whole)}
-    metrics.update(_row_times(row, steps))
+    metrics = {"share": share, "self_share": shares.of(row.own)}
+    metrics.update(_row_times(row, shares))
     metrics.update(_row_sizes(row))
     if row.members:
         means = [float(rows[member].total.mean()) * _scale(steps) for member in row.members]
@@ -122,9 +129,9 @@ def _row_result(row: StepRow, steps: CompletedSteps, switch_s: float, rows: Mapp
     return Result(row.path or "model", params, "ok", metrics, tuple(warnings), kind=kind)
 
 
-def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estimate]]:
+def _row_times(row: StepRow, shares: _Shares) -> Iterator[tuple[str, Estimate]]:
     """Seconds per clean step: the row's share of the profiled steps, times the time of the clean ones."""
-    whole = _whole(steps)
+    steps = shares.steps
     times = {
         "total_time": row.total,
         "forward_time": row.total_forward,
@@ -134,7 +141,7 @@ def _row_times(row: StepRow, steps: CompletedSteps) -> Iterator[tuple[str, Estim
     }
     step_s = float(_clean(steps).mean())
     for name, seconds in times.items():
-        yield name, scaled(_ratio(steps, seconds, whole), step_s, "s")
+        yield name, scaled(shares.of(seconds), step_s, "s")
     if steps.by_device:
         for name, seconds in (("forward_wall_time", row.wall_forward), ("backward_wall_time", row.wall_backward)):
             yield (
@@ -179,7 +186,7 @@ def _rank_results(record: Record) -> Iterator[Result]:
         metrics = {
             "step_time": _mean(steps, steps.clean()),
             "backward_time": _mean(steps, steps.phase("backward", int(steps.by_device))),
-            "communication_share": _ratio(steps, _summed_parts(steps, lambda row: row == COMMUNICATION), _whole(steps)),
+            "communication_share": _ratio(steps, steps.summed_parts(lambda row: row == COMMUNICATION), steps.whole),
         }
         yield Result(f"rank {rank}", {"kind": "rank", "rank": rank}, "ok", metrics, kind="rank")
 
@@ -239,21 +246,9 @@ def _clean(steps: CompletedSteps) -> Seconds:
     return steps.clean("device_s" if steps.by_device else "wall_s")
 
 
-def _whole(steps: CompletedSteps) -> Seconds:
-    """The profiled steps without the instrument's own time: what shares are shares of."""
-    return _summed_parts(steps, lambda row: row != INSTRUMENT)
-
-
-def _summed_parts(steps: CompletedSteps, counts: Callable[[str], bool]) -> Seconds:
-    """The seconds of each profiled step in the rows that count."""
-    column = 3 if steps.by_device else 2
-    parts = [piece.data["watched"]["parts"] for piece in steps.pieces]
-    return np.array([sum(part[column] for part in of_step if counts(part[0])) for of_step in parts])
-
-
 def _scale(steps: CompletedSteps) -> float:
     """Seconds of a clean step per second of a profiled one."""
-    return float(_clean(steps).sum() / _whole(steps).sum())
+    return float(_clean(steps).sum() / steps.whole.sum())
 
 
 def _mean(steps: CompletedSteps, seconds: Seconds) -> Estimate:

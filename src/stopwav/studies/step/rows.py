@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stopwav.measure.module_rows import INSTRUMENT, parent_of
-from stopwav.record import Piece, Record
+from stopwav.measure.module_rows import INSTRUMENT, is_repeated, parent_of
+from stopwav.studies.step.completed_steps import CompletedSteps, Seconds
 
-Seconds = NDArray[np.float64]
 FORWARD = ("forward", "loss")
 # Begins the path of a label, and each further one of nested labels: no module or stage has such a name.
 LABEL = "@"
-
-
-@dataclass(frozen=True)
-class CompletedSteps:
-    """The steps of a run that completed, in order: their batches, clean and profiled times, and rounds."""
-
-    pieces: list[Piece]
-    # Whether rows are by the device's clock; else by the wall's.
-    by_device: bool
-
-    @property
-    def rounds(self) -> list[int]:
-        """The round of each step."""
-        return [int(piece.key[1]) for piece in self.pieces]
-
-    @property
-    def numbers(self) -> list[int]:
-        """The number of each step in its round."""
-        return [int(piece.key[2]) for piece in self.pieces]
-
-    def clean(self, clock: str = "wall_s") -> Seconds:
-        """Return the times of the clean steps."""
-        return np.array([piece.data["clean"][clock] for piece in self.pieces], dtype=float)
-
-    def profiled(self) -> Seconds:
-        """Return the wall times of the profiled steps, the instrument's own time included."""
-        return np.array([piece.data["watched"]["wall_s"] for piece in self.pieces], dtype=float)
-
-    def phase(self, name: str, clock: int) -> Seconds:
-        """Return the time of a phase in the clean steps: by the wall (0) or by the device (1)."""
-        return np.array([piece.data["clean"]["phases"][name][clock] for piece in self.pieces], dtype=float)
 
 
 @dataclass(frozen=True)
@@ -97,7 +64,6 @@ class _Sums:
     other: Seconds
     wall_forward: Seconds
     wall_backward: Seconds
-    children: list[str] = field(default_factory=list)
 
     def add(self, number: int, phase: str, wall_s: float, device_s: float | None) -> None:
         """Add the time of a part of a step, by the device's clock where there is one."""
@@ -111,32 +77,34 @@ class _Sums:
         else:
             self.other[number] += seconds
 
-
-def completed_steps(record: Record, rank: int = 0) -> CompletedSteps:
-    """Return the steps of a run that completed, of the first process or of another one."""
-    start = ["rank", rank] if rank else []
-    pieces = [
-        piece for piece in record.pieces if piece.status == "ok" and piece.key[: len(start) + 1] == [*start, "step"]
-    ]
-    pieces = [
-        Piece(piece.key[len(start) :], piece.status, piece.message, piece.last_words, piece.data) for piece in pieces
-    ]
-    by_device = bool(pieces) and pieces[0].data["watched"]["device_s"] is not None
-    return CompletedSteps(pieces, by_device)
+    def plus(self, inner: _Sums) -> _Sums:
+        """Return the sums with those of a row inside; what is neither forward nor backward stays each row's own."""
+        return _Sums(
+            self.forward + inner.forward,
+            self.backward + inner.backward,
+            self.other,
+            self.wall_forward + inner.wall_forward,
+            self.wall_backward + inner.wall_backward,
+        )
 
 
 def make_rows(steps: CompletedSteps, ready: Mapping[str, Any], memory: Mapping[str, Any]) -> list[StepRow]:
     """Return the rows in the model's order, then those of no module; each with the sum of its children."""
     known = {row["path"]: row for row in ready["modules"]}
-    sums = _own_sums(steps, known)
-    order = [*known, *(path for path in sums if path not in known)]
-    for path in order:
-        sums.setdefault(path, _empty(len(steps.pieces)))
-    parents = {path: _nearest(path, set(order)) for path in order}
-    for path, parent in parents.items():
-        if parent is not None:
-            sums[parent].children.append(path)
-    return [_row(path, parents[path], sums, known.get(path, {}), steps, ready, memory) for path in order]
+    own = _own_sums(steps, known)
+    # A path is longer than that of any row around it.
+    inner_first = sorted(own, key=len, reverse=True)
+    parents = {path: _nearest(path, own) for path in own}
+    totals = {path: replace(sums) for path, sums in own.items()}
+    for path in inner_first:
+        if (parent := parents[path]) is not None:
+            totals[parent] = totals[parent].plus(totals[path])
+    sizes = [_summed_sizes(memory.get(name), parents, inner_first) for name in ("held", "gradients", "states")]
+    folds = _folds(own, known)
+    return [
+        _row(path, parents[path], own[path], totals[path], known.get(path, {}), steps, ready, sizes, folds[path])
+        for path in own
+    ]
 
 
 def label_rows(steps: CompletedSteps, memory: Mapping[str, Any]) -> list[StepRow]:
@@ -148,20 +116,31 @@ def label_rows(steps: CompletedSteps, memory: Mapping[str, Any]) -> list[StepRow
     for piece in steps.pieces:
         for names, count in piece.data["watched"].get("label_calls", ()):
             calls[tuple(names)] += count
-    held = memory.get("held_by_label", ()) if memory else None
-    position = {names: number for number, names in enumerate(calls)}
-    nested = sorted(calls, key=lambda names: [position[names[: depth + 1]] for depth in range(len(names))])
-    return [_label_row(names, calls[names] / len(steps.pieces), steps, held) for names in nested]
-
-
-def _label_row(
-    names: tuple[str, ...], calls: float, steps: CompletedSteps, held: Sequence[tuple[list[str], int]] | None
-) -> StepRow:
-    own, total = _empty(len(steps.pieces)), _empty(len(steps.pieces))
+    own, total = ({names: _empty(len(steps.pieces)) for names in calls} for _ in range(2))
     for number, piece in enumerate(steps.pieces):
         for inside, phase, wall_s, device_s in piece.data["watched"].get("labels", ()):
-            for sums in (total, own) if tuple(inside) == names else (total,) if _is_within(inside, names) else ():
-                sums.add(number, "backward" if phase == "backward" else "forward", wall_s, device_s)
+            for names in _around(inside):
+                for sums in (total, own) if len(names) == len(inside) else (total,):
+                    if names in sums:
+                        sums[names].add(number, "backward" if phase == "backward" else "forward", wall_s, device_s)
+    held = Counter[tuple[str, ...]]()
+    for inside, size in memory.get("held_by_label", ()):
+        for names in _around(inside):
+            held[names] += size
+    position = {names: number for number, names in enumerate(calls)}
+    nested = sorted(calls, key=lambda names: [position[names[: depth + 1]] for depth in range(len(names))])
+    return [
+        _label_row(names, calls[names] / len(steps.pieces), own[names], total[names], held[names] if memory else None)
+        for names in nested
+    ]
+
+
+def _around(inside: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """A label by its name after those around it, and each of those."""
+    return (tuple(inside[: depth + 1]) for depth in range(len(inside)))
+
+
+def _label_row(names: tuple[str, ...], calls: float, own: _Sums, total: _Sums, held_bytes: int | None) -> StepRow:
     return StepRow(
         path=LABEL + LABEL.join(names),
         kind="label",
@@ -175,20 +154,16 @@ def _label_row(
         wall_forward=total.wall_forward,
         wall_backward=total.wall_backward,
         calls=calls,
-        held_bytes=None if held is None else sum(size for inside, size in held if _is_within(inside, names)),
+        held_bytes=held_bytes,
         label=names[-1],
     )
-
-
-def _is_within(inside: Sequence[str], names: tuple[str, ...]) -> bool:
-    return tuple(inside[: len(names)]) == names
 
 
 def folded_rows(rows: Sequence[StepRow]) -> list[StepRow]:
     """Return a row for each set of repeated layers: the sum of its members."""
     groups: dict[str, list[StepRow]] = {}
     for row in rows:
-        if "*" in row.folded:
+        if is_repeated(row.path, row.folded):
             groups.setdefault(row.folded, []).append(row)
     return [_folded(path, group) for path, group in groups.items()]
 
@@ -199,23 +174,25 @@ def _own_sums(steps: CompletedSteps, known: Iterable[str]) -> dict[str, _Sums]:
         for row, phase, wall_s, device_s in piece.data["watched"]["parts"]:
             if row == INSTRUMENT:
                 continue
-            sums.setdefault(row, _empty(len(steps.pieces))).add(number, phase, wall_s, device_s)
+            if row not in sums:
+                sums[row] = _empty(len(steps.pieces))
+            sums[row].add(number, phase, wall_s, device_s)
     return sums
 
 
 def _row(
     path: str,
     parent: str | None,
-    sums: dict[str, _Sums],
+    own: _Sums,
+    total: _Sums,
     about: Mapping[str, Any],
     steps: CompletedSteps,
     ready: Mapping[str, Any],
-    memory: Mapping[str, Any],
+    sizes: Sequence[Mapping[str, int] | None],
+    folded: str,
 ) -> StepRow:
-    own = sums[path]
     kind = about.get("kind") or ("stage" if ":" in path else "phase")
-    held, gradients, states = (_within(path, sums, memory.get(name)) for name in ("held", "gradients", "states"))
-    folded = about.get("folded", "") or _stage_fold(path, ready)
+    held, gradients, states = (None if of_rows is None else of_rows[path] for of_rows in sizes)
     return StepRow(
         path=path,
         kind=kind,
@@ -224,10 +201,10 @@ def _row(
         forward=own.forward,
         backward=own.backward,
         other=own.other,
-        total_forward=_total(path, sums, "forward"),
-        total_backward=_total(path, sums, "backward"),
-        wall_forward=_total(path, sums, "wall_forward"),
-        wall_backward=_total(path, sums, "wall_backward"),
+        total_forward=total.forward,
+        total_backward=total.backward,
+        wall_forward=total.wall_forward,
+        wall_backward=total.wall_backward,
         calls=_calls(path, steps),
         parameters=about.get("parameters", 0),
         parameter_bytes=about.get("parameter_bytes", 0),
@@ -244,7 +221,7 @@ def _label(path: str, folded: str, kind: str, ready: Mapping[str, Any]) -> str:
     if kind == "stage":
         return path.rpartition(":")[2]
     # The label of repeated layers belongs to the row that is their sum.
-    return "" if "*" in folded else str(ready["labels"].get(path, ""))
+    return "" if is_repeated(path, folded) else str(ready["labels"].get(path, ""))
 
 
 def _notes(path: str, about: Mapping[str, Any], steps: CompletedSteps) -> Iterable[str]:
@@ -253,7 +230,7 @@ def _notes(path: str, about: Mapping[str, Any], steps: CompletedSteps) -> Iterab
     callers = {caller for piece in steps.pieces for caller in piece.data["watched"]["callers"].get(path, ())}
     if callers:
         yield f"also called from {', '.join(sorted(callers))}, whose times do not include it"
-    if any(path in piece.data["watched"]["recomputed"] for piece in steps.pieces):
+    if path in steps.recomputed:
         yield "recomputed in the backward pass by a checkpoint: that time is part of its backward time"
 
 
@@ -277,15 +254,17 @@ def _folded(path: str, group: Sequence[StepRow]) -> StepRow:
     )
 
 
-def _total(path: str, sums: dict[str, _Sums], name: str) -> Seconds:
-    own: Seconds = getattr(sums[path], name)
-    return sum((_total(child, sums, name) for child in sums[path].children), own)
-
-
-def _within(path: str, sums: dict[str, _Sums], sizes: Mapping[str, int] | None) -> int | None:
+def _summed_sizes(
+    sizes: Mapping[str, int] | None, parents: Mapping[str, str | None], inner_first: Sequence[str]
+) -> dict[str, int] | None:
+    """The bytes of each row with those of its children; None where the memory pass failed."""
     if sizes is None:
         return None
-    return sizes.get(path, 0) + sum(_within(child, sums, sizes) or 0 for child in sums[path].children)
+    summed = {path: sizes.get(path, 0) for path in inner_first}
+    for path in inner_first:
+        if (parent := parents[path]) is not None:
+            summed[parent] += summed[path]
+    return summed
 
 
 def _calls(path: str, steps: CompletedSteps) -> float:
@@ -293,13 +272,20 @@ def _calls(path: str, steps: CompletedSteps) -> float:
     return sum(counts) / len(counts) if counts else 0.0
 
 
-def _stage_fold(path: str, ready: Mapping[str, Any]) -> str:
-    head, colon, stage = path.rpartition(":")
-    module = next((row for row in ready["modules"] if row["path"] == head), None)
-    return f"{module['folded']}:{stage}" if colon and module and "*" in module["folded"] else ""
+def _folds(paths: Iterable[str], known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The name of each row with a star for the number of a repeated layer; "" for a stage that is in none."""
+    folds = dict.fromkeys(paths, "")
+    for path in folds:
+        head, colon, stage = path.rpartition(":")
+        if path in known:
+            folds[path] = known[path].get("folded", "")
+        elif colon and head in known and is_repeated(head, known[head].get("folded", "")):
+            folds[path] = f"{known[head]['folded']}:{stage}"
+    # A module that is itself called by a star is not the sum of others, and hides none.
+    return {path: path if fold and fold in known else fold for path, fold in folds.items()}
 
 
-def _nearest(path: str, rows: set[str]) -> str | None:
+def _nearest(path: str, rows: Container[str]) -> str | None:
     parent = parent_of(path)
     while parent is not None and parent not in rows:
         parent = parent_of(parent)

@@ -1,0 +1,82 @@
+"""Estimates from earlier runs: their headers are read, and of a run that matches only its beginning."""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from stored_runs import DATA, REAL
+
+from stopwav.record import Header, Piece, Record, now, read_first_pieces
+from stopwav.studies.forecast import EARLIER_BYTES, forecast
+from stopwav.studies.study import find_study
+
+# More than anybody wants in memory, and nothing on disk: the file is a hole.
+HOLE_BYTES = 2_000_000_000
+
+
+def large(source: Path, target: Path) -> Path:
+    """A copy of a run that goes on for gigabytes."""
+    with target.open("wb") as file:
+        file.write(source.read_bytes())
+        file.truncate(HOLE_BYTES)
+    return target
+
+
+def estimate(study: str, folder: Path, **settings: object) -> str:
+    """The basis of an estimate; it may take little memory."""
+    tracemalloc.start()
+    try:
+        basis = forecast(find_study(study), find_study(study).spec(save=folder, **settings)).basis
+        assert tracemalloc.get_traced_memory()[1] < 20 * EARLIER_BYTES
+    finally:
+        tracemalloc.stop()
+    return " | ".join(basis)
+
+
+@pytest.mark.parametrize(
+    ("study", "source", "settings"),
+    [
+        ("latency", REAL, {"engines": ["pocketsphinx"]}),
+        ("grid", DATA / "grid-emformer.jsonl", {}),
+        ("compare", DATA / "compare-rounds.jsonl", {}),
+    ],
+)
+def test_of_a_large_run_only_the_beginning_is_read(
+    study: str, source: Path, settings: dict[str, object], tmp_path: Path
+) -> None:
+    header = Record.read(source).header
+    names = ("engine", "engines", "device")
+    same = {name: header.spec[name] for name in names if header.spec.get(name) is not None} | settings
+    large(source, tmp_path / f"{study}-20260101-000000.jsonl")
+    assert f"measured in {study}-20260101-000000" in estimate(study, tmp_path, **same)
+
+
+def test_of_a_large_run_of_another_engine_nothing_is_read(tmp_path: Path) -> None:
+    large(REAL, tmp_path / "latency-20260101-000000.jsonl")
+    (tmp_path / "latency-no-run.jsonl").touch()
+    assert "no earlier run" in estimate("latency", tmp_path, engines=["fake"])
+
+
+def test_a_file_without_lines_is_no_run(tmp_path: Path) -> None:
+    with (tmp_path / "latency-hole.jsonl").open("wb") as file:
+        file.truncate(50_000_000)
+    assert "no earlier run" in estimate("latency", tmp_path, engines=["fake"])
+
+
+def test_an_earlier_run_that_cannot_be_understood_stops_nothing(tmp_path: Path) -> None:
+    header = Header(stopwav="0.1.0", study="compare", started=now(), spec={"engines": ["fake"]})
+    with Record.create(tmp_path / "compare-1.jsonl", header) as record:
+        record.append(Piece(key=["sample", 0, "fake", 0], status="ok", data={"unheard": "of"}))
+    assert "cannot be read (KeyError" in estimate("compare", tmp_path, engines=["fake", "other"])
+
+
+def test_the_first_pieces_are_those_that_fit_whole(tmp_path: Path) -> None:
+    header = Header(stopwav="0.1.0", study="grid", started=now(), spec={})
+    with Record.create(tmp_path / "grid-1.jsonl", header) as record:
+        for number in range(10):
+            record.append(Piece(key=["cell", number], status="ok", message="x" * 900))
+        record.finish()
+    start = read_first_pieces(record.path, 2500)
+    assert [piece.key[1] for piece in start.pieces] == [0, 1]
+    assert not start.complete
+    assert len(read_first_pieces(record.path, 10**6).pieces) == 10
