@@ -32,7 +32,7 @@ from stopwav.engines.protocol import EngineInfo
 from stopwav.measure.machine import describe
 from stopwav.record import Header, Piece, Record
 from stopwav.speech.corpus import load_corpus
-from stopwav.speech.events import Chunk, Stage, Trace
+from stopwav.speech.events import Chunk, Stage, Trace, trace_of
 from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 from stopwav.speech.utterance import Corpus, Utterance, Word
 from stopwav.studies.corpus_header import corpus_to_json, duration_s
@@ -136,7 +136,7 @@ def draw_trace(random_: random.Random, slower: float, utterance: Utterance, *, a
     finish_s = max(audio_s, done_s)
     final = Stage("inference", 2e-6, slower * 0.02)
     chunks.append(Chunk(audio_s, finish_s, finish_s + slower * 0.02 + 4e-6, (final,), (text,)))
-    return Trace(audio_s, CHUNK_S, 0.0, tuple(chunks))
+    return trace_of(audio_s, CHUNK_S, 0.0, tuple(chunks))
 
 
 def _shown_words(words: Iterable[Word], random_: random.Random) -> Iterator[tuple[float, bool, str]]:

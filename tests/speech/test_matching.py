@@ -35,9 +35,7 @@ def test_any_texts_match_as_by_the_definition(reference: list[str], texts: list[
 
 @pytest.mark.parametrize("wide", [0, 64], ids=["arrays", "lists"])
 @pytest.mark.parametrize("seed", range(20))
-def test_partials_of_a_stream_match_as_by_the_definition(
-    seed: int, wide: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partials_of_a_stream_match_as_by_the_definition(seed: int, wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "WIDE", wide)
     draw = random.Random(seed)
     reference = [draw.choice("abcdefgh") for _ in range(80)]

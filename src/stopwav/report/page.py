@@ -34,8 +34,10 @@ from stopwav.report.provenance import facts
 from stopwav.report.text import DASH, ROUGH, format_bytes, format_ends, format_value, missing, plain
 from stopwav.stats import Estimate
 
-# A browser takes a page of some tens of megabytes, not of hundreds; beyond this, the page says where the run lies.
-LARGEST_RAW_BYTES = 24_000_000
+# A page is sent by mail and opened on a phone: of a larger run, it says where the file is.
+LARGEST_RAW_BYTES = 4_000_000
+# A run is packed to a fifth of its size or less; to a twentieth, hardly ever.
+_MOST_PACKING = 20
 _RAW_GONE = "not embedded: it is no longer where it was read from"
 _RAW_LARGE = "not embedded: it is too large for a page; ask the sender for it"
 
@@ -93,6 +95,8 @@ def _context(index: int, section: PageSection, drawn: Drawn) -> dict[str, Any]:
 def _raw(record: Record) -> tuple[str, str]:
     """The run file, packed, or why it is not there."""
     try:
+        if record.path.stat().st_size > _MOST_PACKING * LARGEST_RAW_BYTES:
+            return "", _RAW_LARGE
         content = record.path.read_bytes()
     except OSError:
         return "", _RAW_GONE

@@ -78,7 +78,7 @@ class TextChange(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StageColumns:
-    """Every execution of a stage: which of the paths and of the chunks, its start since that of the chunk, its duration."""
+    """Every execution of a stage: which path and chunk it is of, its start since that of the chunk, its duration."""
 
     paths: Sequence[str]
     path: Integers

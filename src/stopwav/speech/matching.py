@@ -21,9 +21,10 @@ _IMPOSSIBLE = 1 << 60
 WIDE = 64
 # Words that rows are computed ahead of the last word spoken, so that they are not extended with every word.
 AHEAD = 8
-# Words by which a hypothesis may be ahead of or behind its best alignment so far, where it has more than NARROWED words:
-# over six minutes of speech. Without a limit an hour of speech takes a table of 80 million cells.
+# Words by which a hypothesis may be ahead of or behind its best alignment so far: over six minutes of speech. Without a
+# limit an hour of speech takes a table of 80 million cells.
 REACH = 1000
+# Words of a hypothesis without that limit: the last sentence of an engine that shows no more than that.
 NARROWED = 64
 
 Row = list[int] | NDArray[np.int64]

@@ -76,7 +76,7 @@ def recognised_texts(name: str, attempts: Iterable[Attempt], *, untrained: bool)
     for key in sorted(by_utterance):
         own = by_utterance[key]
         times = Counter((attempt.text, attempt.failure) for attempt in own)
-        for attempt in dict(((attempt.text, attempt.failure), attempt) for attempt in own).values():
+        for attempt in {(attempt.text, attempt.failure): attempt for attempt in own}.values():
             reference, text = attempt.utterance.text, attempt.text
             counts: tuple[Any, Any] = (None, None)
             if reference is not None and text is not None and not untrained:

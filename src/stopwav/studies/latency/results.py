@@ -90,7 +90,9 @@ def _params(record: Record, pieces: Sequence[Piece], table: StreamTable) -> dict
     header = record.header
     loads = [piece for piece in pieces if piece.key[0] == "load"]
     first_round = table.round == table.round[:1]
-    transcribed = [position for position, text in zip(table.utterance, table.texts, strict=True) if text.errors is not None]
+    transcribed = [
+        position for position, text in zip(table.utterance, table.texts, strict=True) if text.errors is not None
+    ]
     return {
         "engine": loads[0].data["engine"] if loads else {},
         "corpus": header.corpus["name"],

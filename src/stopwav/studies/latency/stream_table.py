@@ -119,8 +119,8 @@ class StreamTable:
 
 
 _TABLES: WeakKeyDictionary[Record, tuple[int, dict[str, StreamTable]]] = WeakKeyDictionary()
-# By hashes of utterance and texts. The rounds of an engine mostly have the same texts, and so do two runs of it; finding
-# out what texts say is most of the work.
+# By hashes of utterance and texts. The rounds of an engine mostly have the same texts, and so do two runs of it; to
+# find out what texts say is most of the work.
 _TEXTS: WeakValueDictionary[tuple[int, int], TextFacts] = WeakValueDictionary()
 
 
@@ -157,9 +157,7 @@ def _read_tables(record: Record) -> dict[str, StreamTable]:
     return {name: builder.table() for name, builder in builders.items()}
 
 
-def _place(
-    piece: Piece, builders: Mapping[str, _Builder], positions: Mapping[str, int]
-) -> tuple[_Builder, int, int]:
+def _place(piece: Piece, builders: Mapping[str, _Builder], positions: Mapping[str, int]) -> tuple[_Builder, int, int]:
     """The engine, utterance and round of a stream."""
     try:
         _, index, engine, utterance = piece.key
@@ -253,7 +251,11 @@ class _Builder:
         stages = {path: np.frombuffer(column, dtype=float) for path, column in self.stages.items()}
         stages["other"] = done_s - start_s - sum(own for path, own in stages.items() if "/" not in path)
         chunks = Chunks(
-            np.repeat(np.arange(lengths.size), lengths), due_s, start_s, done_s, {path: stages[path] for path in self.order}
+            np.repeat(np.arange(lengths.size), lengths),
+            due_s,
+            start_s,
+            done_s,
+            {path: stages[path] for path in self.order},
         )
         return StreamTable(
             self.utterances,

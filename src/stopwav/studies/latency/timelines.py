@@ -1,4 +1,4 @@
-"""The utterances that the page of a latency run replays moment by moment: all of a small corpus, a sample of a large one."""
+"""The utterances that the page of a latency run replays: all of a small corpus, a sample of a large one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def timelines(
 def _sampled(chosen: int, total: int) -> str:
     if chosen == total:
         return ""
-    return f"{chosen} of {total:,} utterances: some that failed, the slowest words, and others spread evenly over the rest."
+    return f"{chosen} of {total:,} utterances: some that failed, those with the slowest words, and an even sample."
 
 
 def _chosen(utterances: Mapping[str, Utterance], tables: Mapping[str, StreamTable], failed: set[str]) -> list[str]:

@@ -42,9 +42,7 @@ def latency_view(run: StudyRun) -> dict[str, Any]:
     for piece in record.pieces:
         by_engine.setdefault(str(piece.key[2]), []).append(piece)
     tables = stream_tables(record)
-    tables = {
-        name: table.without_words() if is_untrained(by_engine[name]) else table for name, table in tables.items()
-    }
+    tables = {name: table.without_words() if is_untrained(by_engine[name]) else table for name, table in tables.items()}
     return {
         "engines": names,
         "distributions": _distributions(tables),
