@@ -38,6 +38,8 @@ HEADER = {
     "`name` and `digest` of its shapes, their `count`, whether they hold `input` or `encoder` `frames`, and their "
     "`subsampling`; of a loss run also `settings`, each with the `batches` that every loss gets",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
+    "plan_version": "1 where every engine and round of a complete latency run has a `memory` piece; older runs have no "
+    "such key, and may lack some",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",
 }
 
@@ -202,7 +204,11 @@ STEP_DATA = {
     ),
 }
 
-END = 'The last line of a complete run: `{"kind": "end", "finished": "…"}`. Without it, `--resume` continues the run.'
+END = (
+    'The last line of a complete run: `{"kind": "end", "finished": "…"}`. It is written once every planned piece is '
+    "there, those of failures included; a file in which it stands over missing pieces is refused. Without it, `--resume` "
+    "continues the run."
+)
 
 
 def render() -> str:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,9 @@ from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
 
 FORMAT = 1
+# Which pieces a complete run holds: since 1, a memory piece for every engine and round of a latency run. A run from
+# before has none of this, and may lack them.
+PLAN_VERSION = 1
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
 # The code of a metric that has no value because no utterance has a transcript, and its note.
@@ -43,6 +47,7 @@ class Header(BaseModel):
     corpus: dict[str, Any] = {}
     normaliser: dict[str, Any] = {}
     warnings: list[dict[str, str]] = []
+    plan_version: int = 0
 
 
 class Piece(BaseModel):
@@ -96,6 +101,15 @@ class Record:
         """The finished pieces, in the order in which they were finished."""
         return list(self._pieces.values())
 
+    @property
+    def keys(self) -> list[tuple[str | int, ...]]:
+        """The keys of the finished pieces, in the same order."""
+        return list(self._pieces)
+
+    def find(self, key: tuple[str | int, ...]) -> Piece | None:
+        """Return the piece of a key; None where it is not finished."""
+        return self._pieces.get(key)
+
     def __contains__(self, key: tuple[str | int, ...]) -> bool:
         return key in self._pieces
 
@@ -121,6 +135,7 @@ class Record:
     @classmethod
     def read(cls, path: Path) -> Record:
         """Read the run in a file, which may be incomplete."""
+        check_file(path)
         header, pieces, complete, _ = _parse(path)
         return cls(path, header, pieces, complete=complete)
 
@@ -211,12 +226,38 @@ def runs_in(folder: Path, study: str) -> Iterator[Record]:
 
 
 def paths_in(folder: Path, study: str) -> list[Path]:
-    """Return the files in a folder that are named like runs of the study, newest first."""
-    return sorted(folder.glob(f"{study}-*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """Return the files in a folder that are named like runs of the study, newest first; pipes and the like are none."""
+    times_s = {path: _modified_s(path) for path in folder.glob(f"{study}-*.jsonl")}
+    files = [(time_s, path) for path, time_s in times_s.items() if time_s is not None]
+    return [path for _, path in sorted(files, reverse=True)]
+
+
+def _modified_s(path: Path) -> float | None:
+    """When a file was last written to; None for what is no file, or is gone, as behind a link that leads nowhere."""
+    try:
+        described = path.stat()
+    except OSError:
+        return None
+    return described.st_mtime if stat.S_ISREG(described.st_mode) else None
+
+
+def check_file(path: Path) -> None:
+    """Raise for what is no regular file: a pipe would be waited for, and a device read without end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StopwavError(f"cannot read the run file {path}: {reason}") from error
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        raise StopwavError(
+            f"cannot read the run file {path}: it is {kinds.get(stat.S_IFMT(mode), 'a device')}; name a run file"
+        )
 
 
 def read_header(path: Path) -> Header:
     """Read the header of a run file; the rest of the file may be damaged."""
+    check_file(path)
     try:
         with path.open("rb") as file:
             return _parse_header(path, file.readline())

@@ -65,7 +65,7 @@ def read_results(record: Record) -> StudyRun:
 
 def understood(record: Record, read: Callable[[], T]) -> T:
     """Return what is read from a run; a run file that was tampered with is an error in one line."""
-    from stopwav.studies.resume import readable
+    from stopwav.studies.stored_fields import readable
 
     with readable(record, "results of this run"):
         return read()

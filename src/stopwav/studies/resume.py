@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, new_path, paths_in, read_header
 from stopwav.studies.spec import StudySpec
+from stopwav.studies.stored_fields import readable
 
 AGAIN = "measure again without --resume"
-# What reading a piece raises where a field is missing, or holds something else.
-UNREADABLE = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    AssertionError,
-    StopIteration,
-)
 
 
 def open_record(
@@ -74,18 +64,8 @@ def _check_machine(record: Record) -> None:
 
 def check_pieces(record: Record) -> None:
     """Raise where an earlier process left pieces that no results can be computed from."""
-    from stopwav.studies.study import study_of
+    from stopwav.studies.study import StudyRun
 
     if record.previous_count:
         with readable(record, "pieces", AGAIN):
-            study_of(record).results(record)
-
-
-@contextmanager
-def readable(record: Record, what: str, then: str = "measure again") -> Iterator[None]:
-    """Turn what goes wrong in reading a run that stopwav did not write so into an error in one line."""
-    try:
-        yield
-    except UNREADABLE as error:
-        reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
-        raise StopwavError(f"{record.path}: cannot read the {what} ({reason}); {then}") from error
+            _ = StudyRun(record).results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ from stopwav.measure.plan import Plan, Workload
 from stopwav.measure.rounds import Round, interleave_rounds, measure
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
 from stopwav.record import Piece, Record
-from stopwav.studies.resume import AGAIN, readable
-
-Key = tuple[str | int, ...]
+from stopwav.studies.piece_keys import Key
+from stopwav.studies.resume import AGAIN
+from stopwav.studies.stored_fields import readable
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,15 @@ class RoundPlace:
         """The rounds that are there."""
         pieces = (piece for piece in record.pieces if piece.key[0] == self.kind)
         return [round_from_piece(piece) for piece in pieces if tuple(piece.key[2:-1]) == self.parts]
+
+
+def missing_rounds(record: Record, place: RoundPlace, index: int) -> Iterator[Key]:
+    """Yield the key of a round that the run lacks, or of its repetition where the processor was throttled."""
+    piece = record.find(place.key(index, 0))
+    if piece is None:
+        yield place.key(index, 0)
+    elif piece.data.get("throttled") and place.key(index, 1) not in record:
+        yield place.key(index, 1)
 
 
 def round_to_piece(key: Key, round_: Round) -> Piece:

@@ -9,8 +9,10 @@ from stopwav.record import Header, Record
 from stopwav.studies.audio_input import audio_digest, audio_warnings
 from stopwav.studies.grid.cell import CellWorkload, cell_place, round_order
 from stopwav.studies.grid.frontier import find_frontier
+from stopwav.studies.grid.keys import missing_keys
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
 from stopwav.studies.grid.traces import trace_cells
+from stopwav.studies.piece_keys import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round
@@ -28,7 +30,7 @@ def grid(spec: GridSpec) -> Record:
     with open_record("grid", spec, header, same=same, append=spec.traces) as record:
         if not record.complete:
             _run(spec, record)
-            record.finish()
+            finish_run(record, missing_keys(record))
         if spec.traces:
             trace_cells(spec, record)
     return record

@@ -6,6 +6,7 @@ from stopwav.studies.grid.comparable import COMPARABLE
 from stopwav.studies.grid.definitions import DEFINITIONS
 from stopwav.studies.grid.document import grid_document
 from stopwav.studies.grid.forecast import forecast, problems
+from stopwav.studies.grid.keys import grid_keys, missing_keys
 from stopwav.studies.grid.results import grid_results
 from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
@@ -22,6 +23,8 @@ STUDY = Study(
     document=grid_document,
     charts=lazily("stopwav.studies.grid.charts", "grid_charts"),
     definitions=DEFINITIONS,
+    keys=grid_keys,
+    missing=missing_keys,
     example={"engine": "pocketsphinx"},
     verb=VERB,
     expand=expand_recipe,

@@ -14,8 +14,10 @@ from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
+from stopwav.studies.latency.keys import missing_keys
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.streams import EngineRound
+from stopwav.studies.piece_keys import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 
@@ -33,7 +35,7 @@ def latency(spec: LatencySpec) -> Record:
     with open_record("latency", spec, partial(_header, spec), same=partial(_is_same, spec)) as record:
         if not record.complete:
             _run(spec, record)
-            record.finish()
+            finish_run(record, missing_keys(record))
     return record
 
 

@@ -7,6 +7,7 @@ from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.document import latency_document
 from stopwav.studies.latency.explain import explanation
 from stopwav.studies.latency.forecast import forecast, problems
+from stopwav.studies.latency.keys import latency_keys, missing_keys
 from stopwav.studies.latency.results import latency_results, latency_texts
 from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
@@ -23,6 +24,8 @@ STUDY = Study(
     document=latency_document,
     charts=lazily("stopwav.studies.latency.charts", "latency_charts"),
     definitions=DEFINITIONS,
+    keys=latency_keys,
+    missing=missing_keys,
     example={"engines": ["pocketsphinx"]},
     forecast=forecast,
     problems=problems,

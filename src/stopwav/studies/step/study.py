@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stopwav.studies.step.definitions import DEFINITIONS
 from stopwav.studies.step.document import step_comparison, step_document
+from stopwav.studies.step.keys import missing_keys, step_keys
 from stopwav.studies.step.results import step_results
 from stopwav.studies.step.run import step
 from stopwav.studies.step.spec import StepSpec
@@ -19,6 +20,8 @@ STUDY = Study(
     document=step_document,
     charts=lazily("stopwav.studies.step.charts", "step_charts"),
     definitions=DEFINITIONS,
+    keys=step_keys,
+    missing=missing_keys,
     example={"model": "conformer-transducer"},
     verb=VERB,
     comparison=step_comparison,

@@ -1,0 +1,45 @@
+"""The keys of a latency run: those its pieces may have, and those of its plan that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stopwav.record import Header, Record
+from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.latency.spec import LatencySpec
+from stopwav.studies.piece_keys import ANY_COUNT, Key, KeyShape, absent_keys
+from stopwav.studies.stored_fields import WrongValue, stored_spec
+
+
+def latency_keys(record: Record) -> list[KeyShape]:
+    """Return the keys that pieces may have."""
+    spec = stored_spec(LatencySpec, record.header)
+    rounds, names = range(spec.rounds), frozenset(engine_names(spec.engines))
+    return [
+        KeyShape("stream", (rounds, names, frozenset(_utterance_ids(record.header)))),
+        KeyShape("load", (rounds, names, ANY_COUNT)),
+        KeyShape("memory", (rounds, names)),
+    ]
+
+
+def missing_keys(record: Record) -> Iterator[Key]:
+    """Yield the streams, and the memory passes, that the run lacks."""
+    return absent_keys(record, _planned(record))
+
+
+def _planned(record: Record) -> Iterator[Key]:
+    spec = stored_spec(LatencySpec, record.header)
+    names, utterances = engine_names(spec.engines), _utterance_ids(record.header)
+    for index in range(spec.rounds):
+        for name in names:
+            yield from (("stream", index, name, utterance) for utterance in utterances)
+            # Earlier versions measured memory only where the process was still alive.
+            if record.header.plan_version >= 1:
+                yield ("memory", index, name)
+
+
+def _utterance_ids(header: Header) -> list[str]:
+    utterances = header.corpus.get("utterances")
+    if not utterances:
+        raise WrongValue("corpus of the header: utterances is missing or empty")
+    return [utterance["id"] for utterance in utterances]
