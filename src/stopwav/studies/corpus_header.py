@@ -34,7 +34,7 @@ class StoredProblem(StoredFields):
 
 
 class StoredWarning(StoredFields):
-    """A warning about the corpus."""
+    """A warning about the corpus or the machine."""
 
     code: str
     message: str
@@ -66,6 +66,8 @@ class StoredMachine(StoredFields):
 
 def check_header(header: Header) -> None:
     """Raise for a corpus or a machine in the header of a run that stopwav does not write so."""
+    for warning in header.warnings:
+        header_fields(StoredWarning, warning, "warnings")
     header_fields(StoredMachine, header.machine, "machine")
     corpus = header_fields(StoredCorpus, header.corpus, "corpus")
     seen: set[str] = set()

@@ -14,6 +14,7 @@ from stopwav.record import Header, Piece, Record
 from stopwav.studies.spec import Spec, format_validation_error
 
 Seconds = Annotated[float, Field(ge=0)]
+PositiveSeconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
 
@@ -50,6 +51,28 @@ class StoredEngine(StoredFields, extra="allow"):
     sample_rate_hz: Count = 0
     chunk_s: Seconds = 0.0
     lookahead_s: Seconds = 0.0
+
+
+# A code and a message.
+StoredCaution = Annotated[list[str], Field(min_length=2, max_length=2)]
+
+
+class StoredLoad(StoredFields):
+    """A process that loaded an engine and warmed it up; the oldest runs do not say how long that took."""
+
+    engine: StoredEngine
+    load_s: Seconds
+    warmup_s: list[Seconds] = Field(default=[])
+    cautions: list[StoredCaution]
+
+
+class StoredHostPeak(StoredFields):
+    """The peak memory of a pass."""
+
+    peak_bytes: Bytes
+    baseline_bytes: Bytes
+    method: str
+    note: str | None = None
 
 
 Fields = TypeVar("Fields", bound=StoredFields)

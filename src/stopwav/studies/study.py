@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stopwav.studies.comparable import Comparable
     from stopwav.studies.definition import Definitions
     from stopwav.studies.forecast import Forecast
-    from stopwav.studies.piece_keys import Key, KeyShape
+    from stopwav.studies.piece_kinds import Key, PieceKind
     from stopwav.studies.recognised_text import RecognisedText
     from stopwav.studies.spec import StudySpec
 
@@ -70,8 +70,8 @@ class Study:
     forecast: Callable[[Any], Forecast] | None = None
     # What would stop a run of these settings at once: pairs of a setting and the reason.
     problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda spec: ()
-    # The keys that pieces of a run may have; None where they are not checked.
-    keys: Callable[[Record], Iterable[KeyShape]] | None = None
+    # The pieces that a run may hold; None where they are not checked.
+    pieces: Callable[[Record], Iterable[PieceKind]] | None = None
     # The keys of its plan that a run lacks; the pieces of what failed are part of the plan.
     missing: Callable[[Record], Iterable[Key]] = lambda record: ()
     # What a run says besides its results, by its key in `--json`; None where it has nothing to say.
@@ -178,15 +178,15 @@ class StudyRun:
 
 
 def check_run(record: Record, study: Study) -> None:
-    """Raise for a run whose header or keys no run of the study has, or that says it is complete and is not."""
+    """Raise for a run whose header or pieces no run of the study has, or that says it is complete and is not."""
     from stopwav.studies.corpus_header import check_header
-    from stopwav.studies.piece_keys import check_complete, check_keys
+    from stopwav.studies.piece_kinds import check_complete, check_pieces
     from stopwav.studies.stored_fields import readable
 
     with readable(record, "header"):
         check_header(record.header)
-        if study.keys is not None:
-            check_keys(record, study.keys(record))
+        if study.pieces is not None:
+            check_pieces(record, study.pieces(record))
         check_complete(record, study.missing(record))
 
 

@@ -16,6 +16,7 @@ from stopwav.speech.corpus import Utterance
 from stopwav.speech.text import normalise
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.stored_fields import WrongValue, brief, key_text
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 METERS: list[str | int] = ["meters"]
@@ -178,7 +179,12 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
     utterances = _utterances(record)
     for piece in good:
         if piece.key[0] == "sample":
-            utterance, text = utterances[piece.data["id"]], piece.data["text"]
+            utterance, text = utterances.get(piece.data["id"]), piece.data["text"]
+            if utterance is None:
+                message = (
+                    f"piece {key_text(piece.key)}: id is {brief(piece.data['id'])}, which is no utterance of the run"
+                )
+                raise WrongValue(message, piece.key)
             words = None if utterance.text is None else (normalise(utterance.text), normalise(text))
             yield Sample(
                 round=int(piece.key[1]),

@@ -14,7 +14,6 @@ from stopwav.speech.corpus import Utterance, load_corpus
 from stopwav.studies.compare.engine_runner import LengthWorkload, device_of
 from stopwav.studies.compare.expectation import parse_expectation
 from stopwav.studies.compare.external_meter import await_readings, check_meter_log
-from stopwav.studies.compare.keys import missing_keys
 from stopwav.studies.compare.passes import (
     describe_engine,
     engine_worker,
@@ -24,8 +23,9 @@ from stopwav.studies.compare.passes import (
 )
 from stopwav.studies.compare.pieces import inputs_of, length_place, load_failure
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of, round_inputs
+from stopwav.studies.compare.stored_pieces import missing_keys
 from stopwav.studies.corpus_header import corpus_to_json, engine_names
-from stopwav.studies.piece_keys import finish_run
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round_in_turn

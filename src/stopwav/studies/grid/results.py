@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stopwav.errors import Caution, Status
+from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record, Result, runs_in
 from stopwav.stats import Estimate, GrowthFit, fit_growth, summarise_rounds
@@ -20,6 +20,7 @@ from stopwav.studies.grid.spec import GridSpec, device_of
 from stopwav.studies.grid.traces import trace_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.stored_rounds import failure_message
+from stopwav.studies.study import check_run, study_of
 
 NO_CUDA = "no CUDA device"
 
@@ -167,11 +168,15 @@ def _compared_with_speech(record: Record, measured: Mapping[GridCell, Measuremen
     own = {**record.header.spec, "audio": "", "predict_s": None, "frontier": False}
     for other in runs_in(record.path.parent, "grid"):
         theirs = {**other.header.spec, "audio": "", "predict_s": None, "frontier": False}
-        if other.header.spec["audio"] == NOISE or theirs != own or not other.complete:
+        if other.header.spec.get("audio") == NOISE or theirs != own or not other.complete:
             continue
         if any(other.header.machine.get(key) != record.header.machine.get(key) for key in ("fingerprint", "packages")):
             continue
-        speech = dict(measurements(other))
+        try:
+            check_run(other, study_of(other))
+            speech = dict(measurements(other))
+        except StopwavError:
+            continue  # another file, edited since, takes nothing from this run
         ratios = [
             measurement.time.value / speech[cell].time.value  # type: ignore[operator]
             for cell, measurement in measured.items()

@@ -9,10 +9,10 @@ from stopwav.record import Header, Record
 from stopwav.studies.audio_input import audio_digest, audio_warnings
 from stopwav.studies.grid.cell import CellWorkload, cell_place, round_order
 from stopwav.studies.grid.frontier import find_frontier
-from stopwav.studies.grid.keys import missing_keys
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
+from stopwav.studies.grid.stored_pieces import missing_keys
 from stopwav.studies.grid.traces import trace_cells
-from stopwav.studies.piece_keys import finish_run
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round

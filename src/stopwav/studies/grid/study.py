@@ -6,10 +6,10 @@ from stopwav.studies.grid.comparable import COMPARABLE
 from stopwav.studies.grid.definitions import DEFINITIONS
 from stopwav.studies.grid.document import grid_document
 from stopwav.studies.grid.forecast import forecast, problems
-from stopwav.studies.grid.keys import grid_keys, missing_keys
 from stopwav.studies.grid.results import grid_results
 from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.grid.stored_pieces import grid_pieces, missing_keys
 from stopwav.studies.grid.verb import VERB
 from stopwav.studies.plan.speechbrain_recipe import expand_recipe, recipe_note
 from stopwav.studies.study import Study, lazily
@@ -23,7 +23,7 @@ STUDY = Study(
     document=grid_document,
     charts=lazily("stopwav.studies.grid.charts", "grid_charts"),
     definitions=DEFINITIONS,
-    keys=grid_keys,
+    pieces=grid_pieces,
     missing=missing_keys,
     example={"engine": "pocketsphinx"},
     verb=VERB,

@@ -14,10 +14,10 @@ from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
-from stopwav.studies.latency.keys import missing_keys
 from stopwav.studies.latency.spec import LatencySpec
+from stopwav.studies.latency.stored_pieces import missing_keys
 from stopwav.studies.latency.streams import EngineRound
-from stopwav.studies.piece_keys import finish_run
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 

@@ -7,10 +7,10 @@ from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.document import latency_document
 from stopwav.studies.latency.explain import explanation
 from stopwav.studies.latency.forecast import forecast, problems
-from stopwav.studies.latency.keys import latency_keys, missing_keys
 from stopwav.studies.latency.results import latency_results, latency_texts
 from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
+from stopwav.studies.latency.stored_pieces import latency_pieces, missing_keys
 from stopwav.studies.latency.stream_trace import stream_trace
 from stopwav.studies.latency.view import latency_view
 from stopwav.studies.study import Study, lazily
@@ -24,7 +24,7 @@ STUDY = Study(
     document=latency_document,
     charts=lazily("stopwav.studies.latency.charts", "latency_charts"),
     definitions=DEFINITIONS,
-    keys=latency_keys,
+    pieces=latency_pieces,
     missing=missing_keys,
     example={"engines": ["pocketsphinx"]},
     forecast=forecast,

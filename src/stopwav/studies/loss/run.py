@@ -8,12 +8,12 @@ from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
 from stopwav.studies.loss.batch_sets import batch_sets, corpus_of
 from stopwav.studies.loss.check import check_loss
-from stopwav.studies.loss.keys import missing_keys
 from stopwav.studies.loss.largest_batch import find_largest
 from stopwav.studies.loss.rounds import measure_round
 from stopwav.studies.loss.spec import LossSpec, check_settings
+from stopwav.studies.loss.stored_pieces import missing_keys
 from stopwav.studies.loss.traces import trace_losses
-from stopwav.studies.piece_keys import finish_run
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import make_header, study_function
 

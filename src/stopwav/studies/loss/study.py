@@ -5,10 +5,10 @@ from __future__ import annotations
 from stopwav.studies.loss.check import problems
 from stopwav.studies.loss.definitions import DEFINITIONS
 from stopwav.studies.loss.document import loss_document
-from stopwav.studies.loss.keys import loss_keys, missing_keys
 from stopwav.studies.loss.results import loss_results
 from stopwav.studies.loss.run import loss
 from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.loss.stored_pieces import loss_pieces, missing_keys
 from stopwav.studies.loss.verb import VERB
 from stopwav.studies.study import Study, lazily
 
@@ -21,7 +21,7 @@ STUDY = Study(
     document=loss_document,
     charts=lazily("stopwav.studies.loss.charts", "loss_charts"),
     definitions=DEFINITIONS,
-    keys=loss_keys,
+    pieces=loss_pieces,
     missing=missing_keys,
     example={"losses": ["torch"]},
     verb=VERB,

@@ -9,11 +9,11 @@ from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.training_step import TrainingJob
 from stopwav.profiling.schedule import parse_schedule
 from stopwav.record import Piece, Record, new_path
-from stopwav.studies.piece_keys import finish_run
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.spec import make_header
-from stopwav.studies.step.keys import missing_keys
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import StepRunner
+from stopwav.studies.step.stored_pieces import missing_keys
 from stopwav.studies.traces import traces_folder
 from stopwav.studies.worker import outcome_to_piece
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stopwav.studies.step.definitions import DEFINITIONS
 from stopwav.studies.step.document import step_comparison, step_document
-from stopwav.studies.step.keys import missing_keys, step_keys
 from stopwav.studies.step.results import step_results
 from stopwav.studies.step.run import step
 from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.stored_pieces import missing_keys, step_pieces
 from stopwav.studies.step.verb import VERB
 from stopwav.studies.study import Study, lazily
 
@@ -20,7 +20,7 @@ STUDY = Study(
     document=step_document,
     charts=lazily("stopwav.studies.step.charts", "step_charts"),
     definitions=DEFINITIONS,
-    keys=step_keys,
+    pieces=step_pieces,
     missing=missing_keys,
     example={"model": "conformer-transducer"},
     verb=VERB,

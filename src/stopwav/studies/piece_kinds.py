@@ -1,4 +1,4 @@
-"""The keys of the pieces of a run: which ones it may hold, and that a complete run holds all of its plan."""
+"""The pieces that a run may hold, each kind with its keys and fields; and that a complete run holds all of its plan."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from dataclasses import dataclass
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record
-from stopwav.studies.stored_fields import WrongValue, brief, end_line, key_text
+from stopwav.studies.stored_fields import StoredFields, WrongValue, brief, end_line, key_text, piece_fields
 
 Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class KeyShape:
-    """The keys of one kind of piece: the values that each part after the kind may have."""
+class PieceKind:
+    """One kind of piece: the values that each part of its key may have, and its data."""
 
-    kind: str
-    parts: tuple[Container[str | int], ...] = ()
+    name: str
+    key: tuple[Container[str | int], ...] = ()
+    # The data of a piece that completed, and of one that failed; None where they are not checked.
+    fields: type[StoredFields] | None = None
+    failed_fields: type[StoredFields] | None = None
 
 
 class AnyText:
@@ -34,15 +37,21 @@ ANY_COUNT = range(sys.maxsize)
 ATTEMPTS = range(2)
 
 
-def check_keys(record: Record, shapes: Iterable[KeyShape]) -> None:
-    """Raise for a piece whose key no run of these settings has, such as one of an unknown engine."""
-    by_kind: dict[str | int, list[KeyShape]] = {}
-    for shape in shapes:
-        by_kind.setdefault(shape.kind, []).append(shape)
+def check_pieces(record: Record, kinds: Iterable[PieceKind]) -> None:
+    """Raise for a piece that no run of these settings has: one of an unknown engine, or with a negative time."""
+    by_name: dict[str | int, list[PieceKind]] = {}
+    for kind in kinds:
+        by_name.setdefault(kind.name, []).append(kind)
     for key in record.keys:
-        known = by_kind.get(key[0], []) if key else []
-        if not any(_fits(key, shape) for shape in known):
+        known = by_name.get(key[0], []) if key else []
+        kind = next((kind for kind in known if _fits(key, kind)), None)
+        if kind is None:
             raise WrongValue(f"piece {key_text(key)}: {_misfit(key, known)}", key)
+        if kind.fields is not None or kind.failed_fields is not None:
+            piece = record.find(key)
+            fields = kind.fields if piece is not None and piece.status == "ok" else kind.failed_fields
+            if piece is not None and fields is not None:
+                piece_fields(fields, piece)
 
 
 def finish_run(record: Record, missing: Iterable[Key]) -> None:
@@ -71,8 +80,8 @@ def absent_keys(record: Record, keys: Iterable[Key]) -> Iterator[Key]:
     return (key for key in keys if key not in record)
 
 
-def _fits(key: Key, shape: KeyShape) -> bool:
-    return len(key) == 1 + len(shape.parts) and all(map(_is_in, key[1:], shape.parts))
+def _fits(key: Key, kind: PieceKind) -> bool:
+    return len(key) == 1 + len(kind.key) and all(map(_is_in, key[1:], kind.key))
 
 
 def _is_in(part: str | int, values: Container[str | int]) -> bool:
@@ -80,13 +89,13 @@ def _is_in(part: str | int, values: Container[str | int]) -> bool:
     return (isinstance(part, int) or not isinstance(values, range)) and part in values
 
 
-def _misfit(key: Key, shapes: Sequence[KeyShape]) -> str:
-    """What is wrong with a key that fits none of the shapes of its kind."""
-    if not shapes:
+def _misfit(key: Key, kinds: Sequence[PieceKind]) -> str:
+    """What is wrong with a key that is of none of the kinds of its name."""
+    if not kinds:
         return "a run of this study has no such piece"
-    same_length = [shape for shape in shapes if 1 + len(shape.parts) == len(key)]
+    same_length = [kind for kind in kinds if 1 + len(kind.key) == len(key)]
     if not same_length:
-        return f"its key has {len(key)} parts, expected {1 + len(shapes[0].parts)}"
-    pairs = zip(key[1:], same_length[0].parts, strict=True)
+        return f"its key has {len(key)} parts, expected {1 + len(kinds[0].key)}"
+    pairs = zip(key[1:], same_length[0].key, strict=True)
     part = next(part for part, values in pairs if not _is_in(part, values))
     return f"{brief(part)} is not in the settings of the run"

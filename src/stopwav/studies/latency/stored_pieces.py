@@ -1,4 +1,4 @@
-"""The keys of a latency run: those its pieces may have, and those of its plan that it lacks."""
+"""The pieces of a latency run in its file: their keys and fields, and those of its plan that it lacks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from stopwav.record import Header, Record
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.spec import LatencySpec
-from stopwav.studies.piece_keys import ANY_COUNT, Key, KeyShape, absent_keys
-from stopwav.studies.stored_fields import WrongValue, stored_spec
+from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
+from stopwav.studies.stored_fields import StoredHostPeak, StoredLoad, WrongValue, stored_spec
 
 
-def latency_keys(record: Record) -> list[KeyShape]:
-    """Return the keys that pieces may have."""
+def latency_pieces(record: Record) -> list[PieceKind]:
+    """Return the pieces that a run may hold."""
     spec = stored_spec(LatencySpec, record.header)
     rounds, names = range(spec.rounds), frozenset(engine_names(spec.engines))
     return [
-        KeyShape("stream", (rounds, names, frozenset(_utterance_ids(record.header)))),
-        KeyShape("load", (rounds, names, ANY_COUNT)),
-        KeyShape("memory", (rounds, names)),
+        PieceKind("stream", (rounds, names, frozenset(_utterance_ids(record.header)))),
+        PieceKind("load", (rounds, names, ANY_COUNT), StoredLoad),
+        PieceKind("memory", (rounds, names), StoredHostPeak),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The keys of a grid run: those its pieces may have, and those of its plan that it lacks."""
+"""The pieces of a grid run in its file: their keys and fields, and those of its plan that it lacks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ from stopwav.studies.frontier import next_batch
 from stopwav.studies.grid.cell import cell_place, cells_of, exact, is_skipped
 from stopwav.studies.grid.frontier import grid_frontier
 from stopwav.studies.grid.spec import GridSpec
-from stopwav.studies.piece_keys import ANY_COUNT, ATTEMPTS, AnyText, Key, KeyShape
-from stopwav.studies.stored_fields import stored_spec
-from stopwav.studies.stored_rounds import missing_rounds
+from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, AnyText, Key, PieceKind
+from stopwav.studies.stored_fields import Count, StoredFields, stored_spec
+from stopwav.studies.stored_rounds import StoredRound, missing_rounds
 
 
-def grid_keys(record: Record) -> list[KeyShape]:
-    """Return the keys that pieces may have."""
+class StoredTrace(StoredFields):
+    """The trace of a cell: its file, and how many operators of PyTorch it holds."""
+
+    file: str
+    operators: Count
+
+
+def grid_pieces(record: Record) -> list[PieceKind]:
+    """Return the pieces that a run may hold."""
     spec = stored_spec(GridSpec, record.header)
     durations, sizes = frozenset(map(exact, spec.durations)), frozenset(spec.batch_sizes)
     return [
-        KeyShape("cell", (range(spec.rounds), durations, sizes, ATTEMPTS)),
-        KeyShape("frontier", (durations, ANY_COUNT)),
-        KeyShape("trace", (durations, sizes)),
+        PieceKind("cell", (range(spec.rounds), durations, sizes, ATTEMPTS), StoredRound),
+        PieceKind("frontier", (durations, ANY_COUNT)),
+        PieceKind("trace", (durations, sizes), StoredTrace),
         # What such a trace holds besides, where that is not the usual.
-        KeyShape("trace", (durations, sizes, AnyText())),
+        PieceKind("trace", (durations, sizes, AnyText()), StoredTrace),
     ]
 
 
