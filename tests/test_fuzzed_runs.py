@@ -1,4 +1,4 @@
-"""Run files edited at random go through `report`, `diff`, `gate` and `history`: each is shown or refused in one line."""
+"""Run files edited at random go through `report`, `diff`, `gate` and `history`: shown, or refused in one line."""
 
 import random
 import signal

@@ -44,13 +44,14 @@ def check_pieces(record: Record, kinds: Iterable[PieceKind]) -> None:
         by_name.setdefault(kind.name, []).append(kind)
     for key in record.keys:
         known = by_name.get(key[0], []) if key else []
-        kind = next((kind for kind in known if _fits(key, kind)), None)
-        if kind is None:
+        own = next((kind for kind in known if _fits(key, kind)), None)
+        if own is None:
             raise WrongValue(f"piece {key_text(key)}: {_misfit(key, known)}", key)
-        if kind.fields is not None or kind.failed_fields is not None:
-            piece = record.find(key)
-            fields = kind.fields if piece is not None and piece.status == "ok" else kind.failed_fields
-            if piece is not None and fields is not None:
+        # Looked up only where needed: the traces of streams, by far the longest, are checked where they are read.
+        piece = None if own.fields is own.failed_fields is None else record.find(key)
+        if piece is not None:
+            fields = own.fields if piece.status == "ok" else own.failed_fields
+            if fields is not None:
                 piece_fields(fields, piece)
 
 

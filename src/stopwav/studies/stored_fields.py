@@ -32,7 +32,7 @@ UNREADABLE = (
 )
 
 
-class StoredFields(BaseModel, strict=True, frozen=True, allow_inf_nan=False):
+class StoredFields(BaseModel, strict=True, allow_inf_nan=False):
     """Fields of a run file with their types and ranges; keys that are not declared are ignored."""
 
 

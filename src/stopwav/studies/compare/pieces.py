@@ -16,7 +16,6 @@ from stopwav.speech.corpus import Utterance
 from stopwav.speech.text import normalise
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.corpus_header import utterance_from_json
-from stopwav.studies.stored_fields import WrongValue, brief, key_text
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 METERS: list[str | int] = ["meters"]

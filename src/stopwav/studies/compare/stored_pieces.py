@@ -22,6 +22,7 @@ from stopwav.studies.stored_fields import (
     WrongValue,
     brief,
     header_fields,
+    key_text,
     stored_spec,
 )
 from stopwav.studies.stored_rounds import StoredRound, missing_rounds
@@ -166,7 +167,7 @@ def compare_pieces(record: Record) -> list[PieceKind]:
 
 
 def _check_inputs(record: Record, spec: CompareSpec) -> None:
-    """Raise for inputs that are not those of the settings, or that name no utterance; and for samples of another."""
+    """Raise for inputs that are not those of the settings, or that name no utterance; and for samples of others."""
     corpus = record.header.corpus
     inputs = header_fields(StoredInputs, corpus, "corpus").inputs
     known = {utterance["id"] for utterance in corpus.get("utterances", ())}
@@ -175,6 +176,11 @@ def _check_inputs(record: Record, spec: CompareSpec) -> None:
         raise WrongValue(f"corpus of the header: inputs has {brief(unknown)}, which is none of its utterances")
     if len(inputs) != spec.samples:
         raise WrongValue(f"corpus of the header: inputs has {len(inputs)} ids, and spec.samples is {spec.samples}")
+    places = dict(enumerate(inputs))
+    for piece in (record.find(key) for key in record.keys if key[:1] == ("sample",) and key[-1] in places):
+        if piece is not None and piece.data.get("id") not in (None, name := places[int(piece.key[-1])]):
+            fault = f"id is {brief(piece.data['id'])}, and input {piece.key[-1]} of the run is {brief(name)}"
+            raise WrongValue(f"piece {key_text(piece.key)}: {fault}", piece.key)
 
 
 def missing_keys(record: Record) -> Iterator[Key]:

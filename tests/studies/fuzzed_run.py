@@ -1,4 +1,4 @@
-"""Run files that were edited at random: values, keys, lines and bytes, each by a seed that makes the same file again."""
+"""Run files edited at random: values, keys, lines and bytes, by a seed that makes the same file again."""
 
 import json
 import random
