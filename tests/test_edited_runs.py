@@ -103,8 +103,8 @@ def test_no_planned_piece_can_be_taken_out_of_a_complete_run(path: Path, tmp_pat
     lines = path.read_text().splitlines()
     for number, line in enumerate(lines[1:-1], start=1):
         kind = json.loads(line)["key"][0]
-        # Restarts are not planned, nor is a try of the largest batch below one that fitted. These runs are from before a
-        # memory piece was in every round.
+        # Restarts are not planned, nor is a try of the largest batch below one that fitted. These runs are from before
+        # a memory piece was in every round.
         if kind in ("load", "rank", "largest") or (path.stem.startswith("latency") and kind == "memory"):
             continue
         run = tmp_path / "edited.jsonl"

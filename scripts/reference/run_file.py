@@ -21,7 +21,9 @@ was in; a torn last line is dropped when the file is read. Only raw observations
 every statistic again from the file.
 
 The file is ASCII: other characters are escaped. Times are in seconds. No two pieces have the same key. A file of a
-newer format is refused, with the advice to upgrade. Unknown keys are ignored.
+newer format is refused, with the advice to upgrade. Unknown keys are ignored. Keys, types and ranges are checked
+before anything is computed: a piece of an engine that is not in the settings, a negative time or lists of unequal
+length are an error in one line, with the file, the line and the value.
 """
 
 HEADER = {
@@ -206,8 +208,8 @@ STEP_DATA = {
 
 END = (
     'The last line of a complete run: `{"kind": "end", "finished": "…"}`. It is written once every planned piece is '
-    "there, those of failures included; a file in which it stands over missing pieces is refused. Without it, `--resume` "
-    "continues the run."
+    "there, those of failures included; a file in which it stands over missing pieces is refused. Without it, "
+    "`--resume` continues the run."
 )
 
 

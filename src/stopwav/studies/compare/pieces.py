@@ -178,12 +178,7 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
     utterances = _utterances(record)
     for piece in good:
         if piece.key[0] == "sample":
-            utterance, text = utterances.get(piece.data["id"]), piece.data["text"]
-            if utterance is None:
-                message = (
-                    f"piece {key_text(piece.key)}: id is {brief(piece.data['id'])}, which is no utterance of the run"
-                )
-                raise WrongValue(message, piece.key)
+            utterance, text = utterances[piece.data["id"]], piece.data["text"]
             words = None if utterance.text is None else (normalise(utterance.text), normalise(text))
             yield Sample(
                 round=int(piece.key[1]),
