@@ -119,9 +119,11 @@ def _write_charts(runs: Sequence[StudyRun], folder: Path) -> list[tuple[str, Pat
 
 
 def _csv(runs: Sequence[StudyRun]) -> str:
+    from stopwav.cli.output import understood
     from stopwav.report.csv_table import csv_table
 
-    return csv_table([(run.record, run.results, run.study.failure_codes) for run in runs])
+    rows = [(run.record, run.results, run.study.failure_codes) for run in runs]
+    return understood(runs[0].record, partial(csv_table, rows))
 
 
 def _csv_texts(runs: Sequence[StudyRun]) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 from stopwav.errors import Caution
 from stopwav.record import NO_TRANSCRIPT, Header, Piece
 from stopwav.speech.corpus import Corpus, Utterance, Word
-from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, WrongValue, header_fields
+from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
 
 
 class StoredUtterance(StoredFields):
@@ -23,7 +23,7 @@ class StoredUtterance(StoredFields):
     start_s: Seconds
     end_s: Seconds | None
     text: str | None
-    words: list[Annotated[list[str | Seconds], Field(min_length=3, max_length=3)]]
+    words: StoredList[Annotated[StoredList[str | Seconds], Field(min_length=3, max_length=3)]]
 
 
 class StoredProblem(StoredFields):
@@ -45,9 +45,9 @@ class StoredCorpus(StoredFields):
 
     name: str = ""
     digest: str = ""
-    problems: list[StoredProblem] = Field(default=[])
-    cautions: list[StoredWarning] = Field(default=[])
-    utterances: list[StoredUtterance] = Field(default=[])
+    problems: StoredList[StoredProblem] = Field(default=[])
+    cautions: StoredList[StoredWarning] = Field(default=[])
+    utterances: StoredList[StoredUtterance] = Field(default=[])
 
 
 class StoredMachine(StoredFields):
@@ -59,7 +59,7 @@ class StoredMachine(StoredFields):
     logical_cores: Seconds | None = None
     memory_bytes: Bytes | None = None
     memory_limit_bytes: Bytes | None = None
-    gpus: list[dict[str, Any]] | None = None
+    gpus: StoredList[dict[str, Any]] | None = None
     packages: dict[str, str | None] = Field(default={})
     threads: dict[str, str] | None = None
 

@@ -23,16 +23,19 @@ def open_record(
 ) -> Record:
     """Return the record that a study measures into: to resume, the newest run of this spec, else a new one.
 
-    A complete run is open for reading only, unless `append` is set. One that is broken, or was started on another
-    machine or with other packages, is an error: its rounds and today's are not one measurement. `same` says whether a
-    run is of this spec, where more is compared than the settings. `header` makes that of a new run, and raises what is
-    wrong before anything is measured.
+    A complete run is open for reading only, unless `append` is set. One that is broken or was edited, or was started on
+    another machine or with other packages, is an error: its rounds and today's are not one measurement. `same` says
+    whether a run is of this spec, where more is compared than the settings. `header` makes that of a new run, and
+    raises what is wrong before anything is measured.
     """
+    from stopwav.studies.study import check_run, study_of
+
     if spec.resume:
         is_same = same or (lambda other: other.spec == spec.stored())
         path = next((path for path in paths_in(spec.save, study) if _is_run_of(path, study, is_same)), None)
         if path is not None:
             record = Record.read(path)
+            check_run(record, study_of(record), AGAIN)
             if record.complete and not append:
                 return record
             _check_machine(record)
@@ -64,8 +67,8 @@ def _check_machine(record: Record) -> None:
 
 def check_pieces(record: Record) -> None:
     """Raise where an earlier process left pieces that no results can be computed from."""
-    from stopwav.studies.study import StudyRun
+    from stopwav.studies.study import study_of
 
     if record.previous_count:
         with readable(record, "pieces", AGAIN):
-            _ = StudyRun(record).results
+            study_of(record).results(record)

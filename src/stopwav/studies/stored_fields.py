@@ -18,6 +18,10 @@ PositiveSeconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
 
+T = TypeVar("T")
+# A run that is being measured holds tuples where its file has lists.
+StoredList = Annotated[list[T], Field(strict=False)]
+
 # What reading a piece raises where something is wrong that no check looks for.
 UNREADABLE = (
     LookupError,
@@ -44,7 +48,7 @@ class StoredEngine(StoredFields, extra="allow"):
     device: str = "cpu"
     precision: str = ""
     language: str = ""
-    notes: list[str] = Field(default=[])
+    notes: StoredList[str] = Field(default=[])
     untrained: bool = False
     data_dependent: bool = True
     parameters: Count | None = None
@@ -54,7 +58,7 @@ class StoredEngine(StoredFields, extra="allow"):
 
 
 # A code and a message.
-StoredCaution = Annotated[list[str], Field(min_length=2, max_length=2)]
+StoredCaution = Annotated[StoredList[str], Field(min_length=2, max_length=2)]
 
 
 class StoredLoad(StoredFields):
@@ -62,8 +66,8 @@ class StoredLoad(StoredFields):
 
     engine: StoredEngine
     load_s: Seconds
-    warmup_s: list[Seconds] = Field(default=[])
-    cautions: list[StoredCaution]
+    warmup_s: StoredList[Seconds] = Field(default=[])
+    cautions: StoredList[StoredCaution]
 
 
 class StoredHostPeak(StoredFields):
@@ -119,8 +123,9 @@ def key_text(key: Sequence[str | int]) -> str:
 def _first_fault(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
-    given = "" if first["type"] == "missing" else f" is {brief(first['input'])}"
-    return f"{place}{given}: {format_validation_error(first)}" if place else format_validation_error(first)
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    return f"{place} is {brief(first['input'])}: {format_validation_error(first)}"
 
 
 def brief(value: object) -> str:

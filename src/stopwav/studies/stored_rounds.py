@@ -25,6 +25,7 @@ from stopwav.studies.stored_fields import (
     StoredEngine,
     StoredFields,
     StoredHostPeak,
+    StoredList,
     readable,
 )
 
@@ -33,12 +34,12 @@ class StoredSamples(StoredFields):
     """The times of a round."""
 
     first_s: Seconds
-    warmup_s: list[Seconds]
+    warmup_s: StoredList[Seconds]
     loops: Annotated[int, Field(gt=0)]
-    values_s: Annotated[list[PositiveSeconds], Field(min_length=1)]
-    device_values_s: list[Seconds]
-    stages_s: list[dict[str, Seconds]]
-    cautions: list[StoredCaution]
+    values_s: Annotated[StoredList[PositiveSeconds], Field(min_length=1)]
+    device_values_s: StoredList[Seconds]
+    stages_s: StoredList[dict[str, Seconds]]
+    cautions: StoredList[StoredCaution]
 
     @model_validator(mode="after")
     def _as_long(self) -> StoredSamples:

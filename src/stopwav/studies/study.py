@@ -177,13 +177,13 @@ class StudyRun:
         return readable(self.record, f"{what} of this run")
 
 
-def check_run(record: Record, study: Study) -> None:
+def check_run(record: Record, study: Study, then: str = "measure again") -> None:
     """Raise for a run whose header or pieces no run of the study has, or that says it is complete and is not."""
     from stopwav.studies.corpus_header import check_header
     from stopwav.studies.piece_kinds import check_complete, check_pieces
     from stopwav.studies.stored_fields import readable
 
-    with readable(record, "header"):
+    with readable(record, "header", then):
         check_header(record.header)
         if study.pieces is not None:
             check_pieces(record, study.pieces(record))

@@ -18,6 +18,7 @@ from stopwav.studies.stored_fields import (
     Seconds,
     StoredEngine,
     StoredFields,
+    StoredList,
     StoredLoad,
     WrongValue,
     brief,
@@ -31,7 +32,7 @@ from stopwav.studies.stored_rounds import StoredRound, missing_rounds
 class StoredInputs(StoredFields):
     """The inputs of a comparison in its header, by the id of their utterances."""
 
-    inputs: list[str]
+    inputs: StoredList[str]
 
 
 class StoredModule(StoredFields):
@@ -51,14 +52,14 @@ class StoredPart(StoredModule):
 class StoredTensor(StoredFields):
     """A tensor that several modules share."""
 
-    names: list[str]
+    names: StoredList[str]
 
 
 class StoredNetwork(StoredModule):
     """The parameters of a network, in total and by module."""
 
-    modules: list[StoredPart]
-    shared: list[StoredTensor]
+    modules: StoredList[StoredPart]
+    shared: StoredList[StoredTensor]
 
 
 class StoredModel(StoredFields):
@@ -111,10 +112,10 @@ class StoredEnergy(StoredFields):
 
     source: str
     tick_s: Seconds
-    whole: list[str]
+    whole: StoredList[str]
     idle: StoredWindow
-    windows: Annotated[list[StoredWindow], Field(min_length=1)]
-    sampled_parts: list[str] = Field(default=[])
+    windows: Annotated[StoredList[StoredWindow], Field(min_length=1)]
+    sampled_parts: StoredList[str] = Field(default=[])
 
 
 class StoredResolution(StoredFields):
@@ -129,15 +130,15 @@ class StoredMeters(StoredFields):
     """The meters of the machine."""
 
     source: str | None
-    missing: list[str]
+    missing: StoredList[str]
     grains: dict[str, StoredResolution] = Field(default={})
 
 
 class StoredReadings(StoredFields):
     """Readings of an external meter."""
 
-    times_s: list[float]
-    watts: list[float]
+    times_s: StoredList[float]
+    watts: StoredList[float]
     source: str = ""
     fault: str = ""
 

@@ -14,7 +14,7 @@ from stopwav.studies.loss.largest_batch import largest_of
 from stopwav.studies.loss.rounds import step_key
 from stopwav.studies.loss.spec import BATCH_SIZE, LossSpec
 from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, Key, PieceKind
-from stopwav.studies.stored_fields import Count, Seconds, StoredFields, header_fields, stored_spec
+from stopwav.studies.stored_fields import Count, Seconds, StoredFields, StoredList, header_fields, stored_spec
 from stopwav.studies.stored_rounds import StoredRound
 
 
@@ -44,17 +44,17 @@ class StoredMemoryLine(StoredFields):
     """The memory of a device over time in a trace."""
 
     device: str
-    points: list[list[float]]
+    points: StoredList[StoredList[float]]
 
 
 class StoredProfile(StoredFields):
     """The traces of a loss, and tables of them; those of older runs have none."""
 
-    files: Annotated[list[str], Field(min_length=1)]
+    files: Annotated[StoredList[str], Field(min_length=1)]
     active: Count = 0
     asked: Count = 0
-    operators: list[Annotated[tuple[str, Count, Seconds, Seconds], Field(strict=False)]] = Field(default=[])
-    kernels: list[Annotated[tuple[str, Count, Seconds], Field(strict=False)]] = Field(default=[])
+    operators: StoredList[Annotated[tuple[str, Count, Seconds, Seconds], Field(strict=False)]] = Field(default=[])
+    kernels: StoredList[Annotated[tuple[str, Count, Seconds], Field(strict=False)]] = Field(default=[])
     idle_share: float | None = None
     memory: StoredMemoryLine | None = None
 
@@ -69,8 +69,8 @@ class StoredSetting(StoredFields):
 class StoredBatch(StoredFields):
     """The lengths of the utterances of a batch."""
 
-    frames: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=1)]
-    tokens: list[Count]
+    frames: Annotated[StoredList[Annotated[int, Field(gt=0)]], Field(min_length=1)]
+    tokens: StoredList[Count]
 
     @model_validator(mode="after")
     def _pairs(self) -> StoredBatch:
@@ -83,9 +83,9 @@ class StoredBatchSet(StoredFields):
     """The batches of a setting."""
 
     setting: StoredSetting
-    batches: Annotated[list[StoredBatch], Field(min_length=1)]
+    batches: Annotated[StoredList[StoredBatch], Field(min_length=1)]
     corpus_padding_efficiency: Seconds
-    covered: Annotated[list[float], Field(min_length=2, max_length=2)]
+    covered: Annotated[StoredList[float], Field(min_length=2, max_length=2)]
     invented: Seconds
 
 
@@ -94,7 +94,7 @@ class StoredShapes(StoredFields):
 
     name: str
     count: Annotated[int, Field(gt=0)]
-    settings: Annotated[list[StoredBatchSet], Field(min_length=1)]
+    settings: Annotated[StoredList[StoredBatchSet], Field(min_length=1)]
 
 
 def loss_pieces(record: Record) -> list[PieceKind]:

@@ -10,11 +10,11 @@ from pydantic import Field
 from stopwav.record import Record
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
 from stopwav.studies.step.spec import StepSpec
-from stopwav.studies.stored_fields import Bytes, Count, PositiveSeconds, Seconds, StoredFields, stored_spec
+from stopwav.studies.stored_fields import Bytes, Count, PositiveSeconds, Seconds, StoredFields, StoredList, stored_spec
 
 # A row, a phase, and the seconds by the wall and by the device.
 StoredTime = Annotated[tuple[str, str, Seconds, Seconds | None], Field(strict=False)]
-StoredLabelTime = Annotated[tuple[list[str], str, Seconds, Seconds | None], Field(strict=False)]
+StoredLabelTime = Annotated[tuple[StoredList[str], str, Seconds, Seconds | None], Field(strict=False)]
 
 
 class StoredRow(StoredFields):
@@ -25,7 +25,7 @@ class StoredRow(StoredFields):
     type_name: str
     parameters: Count
     parameter_bytes: Bytes
-    also: list[str]
+    also: StoredList[str]
     folded: str
 
 
@@ -34,10 +34,10 @@ class StoredReady(StoredFields):
 
     load_s: Seconds
     first_s: Seconds
-    warmup_s: list[Seconds]
+    warmup_s: StoredList[Seconds]
     switch_s: Seconds
-    modules: Annotated[list[StoredRow], Field(min_length=1)]
-    shared: dict[str, list[str]]
+    modules: Annotated[StoredList[StoredRow], Field(min_length=1)]
+    shared: dict[str, StoredList[str]]
     labels: dict[str, str]
     model: str
     compiled: bool
@@ -64,12 +64,12 @@ class StoredProfiledStep(StoredFields):
 
     wall_s: PositiveSeconds
     device_s: Seconds | None
-    parts: Annotated[list[StoredTime], Field(min_length=1)]
+    parts: Annotated[StoredList[StoredTime], Field(min_length=1)]
     calls: dict[str, Count]
-    recomputed: list[str]
-    callers: dict[str, list[str]]
-    labels: list[StoredLabelTime] = Field(default=[])
-    label_calls: list[Annotated[tuple[list[str], Count], Field(strict=False)]] = Field(default=[])
+    recomputed: StoredList[str]
+    callers: dict[str, StoredList[str]]
+    labels: StoredList[StoredLabelTime] = Field(default=[])
+    label_calls: StoredList[Annotated[tuple[StoredList[str], Count], Field(strict=False)]] = Field(default=[])
 
 
 class StoredStep(StoredFields):
@@ -94,23 +94,23 @@ class StoredMemoryPass(StoredFields):
 
     step: Count
     held: dict[str, int]
-    held_by_label: list[Annotated[tuple[list[str], int], Field(strict=False)]] = Field(default=[])
+    held_by_label: StoredList[Annotated[tuple[StoredList[str], int], Field(strict=False)]] = Field(default=[])
     gradients: dict[str, int]
     states: dict[str, int]
     peak: StoredPeak
     baseline_bytes: int
     method: str
-    moments: list[Annotated[tuple[str, str, int, int], Field(strict=False)]]
+    moments: StoredList[Annotated[tuple[str, str, int, int], Field(strict=False)]]
 
 
 class StoredOperatorTables(StoredFields):
     """The tables of a pass under the profiler."""
 
     file: str
-    modules: list[Annotated[tuple[str, str, Seconds, Count, list[str]], Field(strict=False)]]
+    modules: StoredList[Annotated[tuple[str, str, Seconds, Count, StoredList[str]], Field(strict=False)]]
     lost: Count
-    operators: list[Annotated[tuple[str, Count, Seconds, Seconds], Field(strict=False)]]
-    kernels: list[Annotated[tuple[str, Count, Seconds], Field(strict=False)]]
+    operators: StoredList[Annotated[tuple[str, Count, Seconds, Seconds], Field(strict=False)]]
+    kernels: StoredList[Annotated[tuple[str, Count, Seconds], Field(strict=False)]]
     idle_share: float | None
 
 
