@@ -100,12 +100,17 @@ def test_a_wrong_value_is_named_with_its_line_by_every_verb(
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_no_planned_piece_can_be_taken_out_of_a_complete_run(path: Path, tmp_path: Path) -> None:
-    lines = path.read_text().splitlines()
+    def of_today(lines: Lines) -> None:
+        lines[0]["plan_version"] = 1
+        for index in range(2 if path.stem == "latency-failures" else 0):
+            never = {"kind": "piece", "key": ["memory", index, "flaky.py:Never"], "status": "skipped"}
+            lines.insert(-1, {**never, "message": "no stream of this round completed"})
+
+    lines = changed(path, tmp_path / "today.jsonl", of_today).read_text().splitlines()
     for number, line in enumerate(lines[1:-1], start=1):
         kind = json.loads(line)["key"][0]
-        # Restarts are not planned, nor is a try of the largest batch below one that fitted. These runs are from before
-        # a memory piece was in every round.
-        if kind in ("load", "rank", "largest") or (path.stem.startswith("latency") and kind == "memory"):
+        # Restarts are not planned, nor is a try of the largest batch below one that fitted.
+        if kind in ("load", "rank", "largest"):
             continue
         run = tmp_path / "edited.jsonl"
         run.write_text("\n".join([*lines[:number], *lines[number + 1 :]]) + "\n")

@@ -40,8 +40,8 @@ HEADER = {
     "`name` and `digest` of its shapes, their `count`, whether they hold `input` or `encoder` `frames`, and their "
     "`subsampling`; of a loss run also `settings`, each with the `batches` that every loss gets",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
-    "plan_version": "1 where every engine and round of a complete latency run has a `memory` piece; older runs have no "
-    "such key, and may lack some",
+    "plan_version": "1 where a complete run holds every planned piece, those of failures included; older runs have no "
+    "such key, and may lack some, such as a `memory` piece",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",
 }
 

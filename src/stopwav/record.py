@@ -25,8 +25,8 @@ from stopwav.errors import Caution, Status, StopwavError
 from stopwav.stats import Estimate
 
 FORMAT = 1
-# Which pieces a complete run holds: since 1, a memory piece for every engine and round of a latency run. A run from
-# before has none of this, and may lack them.
+# Which pieces a complete run holds: since 1, all that its plan has, those of failures included. A run from before may
+# lack some, such as the memory piece of an engine whose process had died.
 PLAN_VERSION = 1
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"

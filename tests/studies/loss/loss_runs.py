@@ -112,11 +112,6 @@ def made_up(
                         failed = Round(index, took, f"message of {number}") if isinstance(took, str) else None  # type: ignore[arg-type]
                         step = step_key(index, (name, batch_set.setting.label, number), 0)
                         record.append(round_to_piece(step, failed or good_round(index, float(took))))
-        if full.largest_batch:
-            # All utterances at once fitted, so that the search is at its end.
-            for name in (name for name, check in checks.items() if check):
-                for vocab in full.vocab:
-                    record.append(Piece(key=["largest", name, vocab, header.corpus["count"]], status="ok"))
         if complete:
             record.finish()
     return record

@@ -100,7 +100,7 @@ class StoredWindow(StoredFields):
     seconds: PositiveSeconds
     iterations: Annotated[int, Field(gt=0)]
     joules: dict[str, float]
-    missing: dict[str, str]
+    missing: dict[str, str] = Field(default={})
     sampled_joules: dict[str, float] = Field(default={})
     unsampled: dict[str, str] = Field(default={})
     samples: Count = 0
@@ -193,15 +193,26 @@ def missing_keys(record: Record) -> Iterator[Key]:
     names = engine_names(spec.engines)
     yield from absent_keys(record, (("model", name) for name in names))
     present = [name for name in names if not _failed_to_load(record.find(("model", name)))]
-    for name in present:
-        yield from _missing_operations(record, spec, name)
     for index in range(spec.rounds if present else 0):
         for name in present:
             for frames in spec.frames:
                 yield from missing_rounds(record, length_place(name, frames), index)
+    yield from _missing_samples(record, spec, present)
+    # Earlier versions counted no operations, and did not measure energy in as many rounds.
+    if record.header.plan_version >= 1:
+        for name in present:
+            yield from _missing_operations(record, spec, name)
+        if spec.energy:
+            yield from _missing_energy(record, spec, present)
+
+
+def _missing_samples(record: Record, spec: CompareSpec, names: Sequence[str]) -> Iterator[Key]:
+    """The inputs that are not transcribed yet; earlier versions had none of an engine that failed at every length."""
+    sampled = {key[2] for key in record.keys if key[0] == "sample"}
+    planned = [name for name in names if name in sampled or record.header.plan_version >= 1]
+    for index in range(spec.rounds if planned else 0):
+        for name in planned:
             yield from absent_keys(record, (("sample", index, name, place) for place in round_inputs(spec, index)))
-    if spec.energy:
-        yield from _missing_energy(record, spec, present)
 
 
 def _missing_operations(record: Record, spec: CompareSpec, name: str) -> Iterator[Key]:

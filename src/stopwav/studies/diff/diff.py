@@ -86,17 +86,18 @@ def diff(
     `threshold` is the relative change that is of no concern; `thresholds` names metrics for which it is another one.
     Raises where the runs cannot be compared, unless `force` is given.
     """
-    before, after = read_run(a), read_run(b)
-    with readable(after, f"changes from {before.path}"):
-        return _diff(before, after, threshold, thresholds, force)
-
-
-def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[str, float] | None, force: bool) -> Diff:
+    before, after = (run if isinstance(run, Record) else Record.read(Path(run)) for run in (a, b))
     if before.header.study != after.header.study:
         raise StopwavError(
             f"{before.path}: a run of {before.header.study!r}; {after.path}: a run of {after.header.study!r}; "
             "compare runs of the same study"
         )
+    before, after = read_run(before), read_run(after)
+    with readable(after, f"changes from {before.path}"):
+        return _diff(before, after, threshold, thresholds, force)
+
+
+def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[str, float] | None, force: bool) -> Diff:
     comparable = comparable_of(before)
     limits = limits_by_metric(comparable, threshold, thresholds)
     in_a, in_b = items_of(before), items_of(after)
