@@ -19,6 +19,8 @@ def latency_pieces(record: Record) -> list[PieceKind]:
         PieceKind("stream", (rounds, names, frozenset(_utterance_ids(record.header)))),
         PieceKind("load", (rounds, names, ANY_COUNT), StoredLoad),
         PieceKind("memory", (rounds, names), StoredHostPeak),
+        # With the number of the process, as files that other programs wrote have it.
+        PieceKind("memory", (rounds, names, ANY_COUNT), StoredHostPeak),
     ]
 
 
