@@ -75,7 +75,7 @@ class StoredHostPeak(StoredFields):
 
     peak_bytes: Bytes
     baseline_bytes: Bytes
-    method: str
+    method: str = ""
     note: str | None = None
 
 
