@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from stopwav.errors import StopwavError
@@ -141,7 +142,9 @@ def brief(value: object) -> str:
 def readable(record: Record, what: str, then: str = "measure again") -> Iterator[None]:
     """Turn what goes wrong in reading a run that stopwav did not write so into an error in one line."""
     try:
-        yield
+        # A number so large that sums of it have no value is an error, where NumPy would print a warning and go on.
+        with np.errstate(over="raise"):
+            yield
     except WrongValue as error:
         raise StopwavError(f"{place_of(record, error.key)}: {error}; {then}") from error
     except UNREADABLE as error:
