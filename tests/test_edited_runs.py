@@ -179,6 +179,19 @@ def test_what_is_no_file_is_a_line_and_is_never_opened(odd_folder: Path) -> None
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("log", ["latency-pipe.jsonl", "latency-zero.jsonl", "w" * 5000])
+def test_a_meter_log_that_an_edited_run_names_is_no_hang(log: str, odd_folder: Path) -> None:
+    run = changed(
+        DATA / "compare-metered.jsonl",
+        odd_folder / "compare.jsonl",
+        put("header", "spec.meter_csv", str(odd_folder / log)),
+    )
+    printed = json.loads(command("report", run, "--json").stdout)
+    warnings = {warning["code"]: warning["message"] for warning in printed["results"][0]["warnings"]}
+    assert "meter-log" in warnings
+
+
+@pytest.mark.timeout(60)
 def test_a_run_is_resumed_in_a_folder_with_odd_files(odd_folder: Path) -> None:
     from stopwav.record import paths_in, runs_in
 
