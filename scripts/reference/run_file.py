@@ -21,7 +21,9 @@ was in; a torn last line is dropped when the file is read. Only raw observations
 every statistic again from the file.
 
 The file is ASCII: other characters are escaped. Times are in seconds. No two pieces have the same key. A file of a
-newer format is refused, with the advice to upgrade. Unknown keys are ignored.
+newer format is refused, with the advice to upgrade. Unknown keys are ignored. Keys, types and ranges are checked
+before anything is computed: a piece of an engine that is not in the settings, a negative time or lists of unequal
+length are an error in one line, with the file, the line and the value.
 """
 
 HEADER = {
@@ -41,6 +43,8 @@ HEADER = {
     "`outline` of a model, of the content of small files, and of size and time of change of others; `corpus` of ids, "
     "texts and sizes of the audio of a grid. `--resume` refuses a run whose files have changed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
+    "plan_version": "1 where a complete run holds every planned piece, those of failures included; older runs have no "
+    "such key, and may lack some, such as a `memory` piece",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",
 }
 
@@ -207,7 +211,11 @@ STEP_DATA = {
     ),
 }
 
-END = 'The last line of a complete run: `{"kind": "end", "finished": "…"}`. Without it, `--resume` continues the run.'
+END = (
+    'The last line of a complete run: `{"kind": "end", "finished": "…"}`. It is written once every planned piece is '
+    "there, those of failures included; a file in which it stands over missing pieces is refused. Without it, "
+    "`--resume` continues the run."
+)
 
 
 def render() -> str:

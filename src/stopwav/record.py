@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ from stopwav.stats import Estimate
 FORMAT = 2
 # A header holds settings, the machine and what is said of the corpus; a longer first line is that of another file.
 LONGEST_HEADER_BYTES = 1_000_000_000
+# Which pieces a complete run holds: since 1, all that its plan has, those of failures included. A run from before may
+# lack some, such as the memory piece of an engine whose process had died.
+PLAN_VERSION = 1
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
 # The code of a metric that has no value because no utterance has a transcript, and its note.
@@ -52,6 +56,7 @@ class Header(BaseModel):
     normaliser: dict[str, Any] = {}
     digests: dict[str, str] = {}
     warnings: list[dict[str, str]] = []
+    plan_version: int = 0
 
 
 class _Line(BaseModel):
@@ -193,6 +198,14 @@ class Record:
         """Read the observations of all pieces, for a run whose file is about to go."""
         for piece in self.pieces:
             piece.data  # noqa: B018
+    @property
+    def keys(self) -> list[tuple[str | int, ...]]:
+        """The keys of the finished pieces, in the same order."""
+        return list(self._pieces)
+
+    def find(self, key: tuple[str | int, ...]) -> Piece | None:
+        """Return the piece of a key; None where it is not finished."""
+        return self._pieces.get(key)
 
     def __contains__(self, key: tuple[str | int, ...]) -> bool:
         return key in self._pieces
@@ -219,6 +232,7 @@ class Record:
     @classmethod
     def read(cls, path: Path) -> Record:
         """Read the run in a file, which may be incomplete."""
+        check_file(path)
         header, pieces, complete, _, _ = _parse(path)
         return cls(path, header, pieces, complete=complete)
 
@@ -319,12 +333,38 @@ def runs_in(folder: Path, study: str) -> Iterator[Record]:
 
 
 def paths_in(folder: Path, study: str) -> list[Path]:
-    """Return the files in a folder that are named like runs of the study, newest first."""
-    return sorted(folder.glob(f"{study}-*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """Return the files in a folder that are named like runs of the study, newest first; pipes and the like are none."""
+    times_s = {path: _modified_s(path) for path in folder.glob(f"{study}-*.jsonl")}
+    files = [(time_s, path) for path, time_s in times_s.items() if time_s is not None]
+    return [path for _, path in sorted(files, reverse=True)]
+
+
+def _modified_s(path: Path) -> float | None:
+    """When a file was last written to; None for what is no file, or is gone, as behind a link that leads nowhere."""
+    try:
+        described = path.stat()
+    except OSError:
+        return None
+    return described.st_mtime if stat.S_ISREG(described.st_mode) else None
+
+
+def check_file(path: Path) -> None:
+    """Raise for what is no regular file: a pipe would be waited for, and a device read without end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StopwavError(f"cannot read the run file {path}: {reason}") from error
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        raise StopwavError(
+            f"cannot read the run file {path}: it is {kinds.get(stat.S_IFMT(mode), 'a device')}; name a run file"
+        )
 
 
 def read_header(path: Path) -> Header:
     """Read the header of a run file; the rest of the file may be damaged."""
+    check_file(path)
     try:
         with path.open("rb") as file:
             return _parse_header(path, _header_line(file))

@@ -82,6 +82,10 @@ Thresholds = Annotated[
 Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="Print thresholds derived from repeated runs of the same thing, as JSON.")
 ]
+AllowIncomplete = Annotated[
+    bool,
+    typer.Option("--allow-incomplete", help="Judge runs that stopped early by what they hold; else that is an error."),
+]
 Markdown = Annotated[
     Path | None, typer.Option(help="File to write the outcome to, as Markdown for a pull-request comment.")
 ]
@@ -95,6 +99,7 @@ def gate(
     calibrate: Calibrate = False,
     markdown: Markdown = None,
     force: Force = False,
+    allow_incomplete: AllowIncomplete = False,
     json: Json = False,
 ) -> None:
     """Is a run as good as its baseline? The exit code is 3 if a condition is violated by more than noise."""
@@ -104,7 +109,7 @@ def gate(
 
     check_target(markdown)
     if calibrate:
-        print_json(gates.calibrate(runs, force=force).to_json(), indent=2)
+        print_json(gates.calibrate(runs, force=force, allow_incomplete=allow_incomplete).to_json(), indent=2)
         return
     if len(runs) != 2:
         raise StopwavError(
@@ -116,6 +121,7 @@ def gate(
         threshold=parse_threshold(threshold),
         thresholds=None if thresholds is None else gates.read_thresholds(thresholds),
         force=force,
+        allow_incomplete=allow_incomplete,
     )
     if markdown is not None:
         from stopwav.report.markdown import render_markdown

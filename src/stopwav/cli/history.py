@@ -30,7 +30,7 @@ def history(
     from stopwav.cli.output import check_target
 
     check_target(html)
-    runs, skipped = _read(folder)
+    runs, skipped = _read(folder, extras=json)
     for _, message in skipped:
         print(f"stopwav: skipped {message}", file=sys.stderr)
     followed = [run for run in runs if run.study.followed is not None]
@@ -61,7 +61,7 @@ def past_run(run: StudyRun, href: str = "") -> PastRun:
     return PastRun(run.record, run.followed, key, definitions.explain, run.study.series, href)
 
 
-def _read(folder: Path) -> tuple[list[StudyRun], list[tuple[Path, str]]]:
+def _read(folder: Path, *, extras: bool) -> tuple[list[StudyRun], list[tuple[Path, str]]]:
     """The runs in the folder by time, and the other files there with the name of a run, each with what is wrong."""
     from stopwav.cli.output import progress_bar, read_results
     from stopwav.record import Record
@@ -77,7 +77,10 @@ def _read(folder: Path) -> tuple[list[StudyRun], list[tuple[Path, str]]]:
             try:
                 record = Record.read(path)
                 started_s(record)
-                runs.append(read_results(record))
+                run = read_results(record)
+                if extras:
+                    _ = run.extras  # computed here, so that a run without them is left out alone
+                runs.append(run)
             except StopwavError as error:
                 skipped.append((path, str(error)))
             progress("reading runs", index + 1, len(paths))

@@ -65,7 +65,7 @@ def read_results(record: Record) -> StudyRun:
 
 def understood(record: Record, read: Callable[[], T]) -> T:
     """Return what is read from a run; a run file that was tampered with is an error in one line."""
-    from stopwav.studies.resume import readable
+    from stopwav.studies.stored_fields import readable
 
     with readable(record, "results of this run"):
         return read()
@@ -151,7 +151,8 @@ def write_page(runs: Sequence[StudyRun], path: Path) -> None:
     from stopwav.studies.side_by_side import page_section, side_by_side
 
     sections = [understood(run.record, partial(page_section, run)) for run in runs]
-    html = render_page(sections, side_by_side(runs) if len(runs) > 1 else None)
+    above = understood(runs[0].record, partial(side_by_side, runs)) if len(runs) > 1 else None
+    html = understood(runs[0].record, partial(render_page, sections, above))
     write_file(path, html, [run.record.path for run in runs])
     print(f"page: {path}", file=sys.stderr)
 

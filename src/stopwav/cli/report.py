@@ -91,14 +91,15 @@ def _write_trace(runs: Sequence[StudyRun], path: Path) -> None:
     import json
     import sys
 
-    from stopwav.cli.output import write_file
+    from stopwav.cli.output import understood, write_file
 
     for run in runs:
         if run.study.trace is None or run.study is not runs[0].study:
             raise StopwavError(f"{run.record.path}: a run of {run.study.name!r} has no streams to trace")
     assert runs[0].study.trace is not None
     records = [run.record for run in runs]
-    write_file(path, json.dumps(runs[0].study.trace(records)), [record.path for record in records])
+    events = understood(records[0], partial(runs[0].study.trace, records))
+    write_file(path, json.dumps(events), [record.path for record in records])
     print(f"trace: {path} (open it at ui.perfetto.dev or chrome://tracing)", file=sys.stderr)
 
 
@@ -106,24 +107,26 @@ def _write_charts(runs: Sequence[StudyRun], folder: Path) -> list[tuple[str, Pat
     """Write the charts and return the title of each with its SVG file."""
     import sys
 
-    from stopwav.cli.output import write_file
+    from stopwav.cli.output import understood, write_file
     from stopwav.report.chart import chart_png, chart_svg
 
     written = []
     for run in runs:
         for name, chart in run.charts.items():
             path = folder / f"{run.record.path.stem}-{name}.svg"
-            write_file(path, chart_svg(chart.spec))
-            write_file(path.with_suffix(".png"), chart_png(chart.spec))
+            write_file(path, understood(run.record, partial(chart_svg, chart.spec)))
+            write_file(path.with_suffix(".png"), understood(run.record, partial(chart_png, chart.spec)))
             written.append((chart.title, path))
     print(f"charts: {len(written)} in {folder}", file=sys.stderr)
     return written
 
 
 def _csv(runs: Sequence[StudyRun]) -> str:
+    from stopwav.cli.output import understood
     from stopwav.report.csv_table import csv_table
 
-    return csv_table([(run.record, run.results, run.study.failure_codes + run.study.skip_codes) for run in runs])
+    rows = [(run.record, run.results, run.study.failure_codes + run.study.skip_codes) for run in runs]
+    return understood(runs[0].record, partial(csv_table, rows))
 
 
 def _csv_texts(runs: Sequence[StudyRun]) -> str:

@@ -84,8 +84,10 @@ class Point:
 def started_s(record: Record) -> float:
     """Return when a run was started, in seconds since 1970."""
     try:
-        return datetime.fromisoformat(record.header.started).timestamp()
-    except ValueError:
+        time_s = datetime.fromisoformat(record.header.started).timestamp()
+        iso_time(time_s)  # which a time at the end of the calendar has none of
+        return time_s
+    except (ValueError, OverflowError):
         raise StopwavError(f"{record.path}: started at {record.header.started[:40]!r}, which is not a time") from None
 
 

@@ -5,11 +5,83 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from stopwav.errors import Caution
 from stopwav.record import NO_TRANSCRIPT, Header, Piece
 from stopwav.speech.corpus import Corpus, Utterance, Word
+from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
+
+
+class StoredUtterance(StoredFields):
+    """An utterance in the header of a run, with the times of its words."""
+
+    id: str
+    path: str
+    start_s: Seconds
+    end_s: Seconds | None
+    text: str | None
+    words: StoredList[Annotated[StoredList[str | Seconds], Field(min_length=3, max_length=3)]]
+
+
+class StoredProblem(StoredFields):
+    """A part of the corpus that could not be used."""
+
+    where: str
+    message: str
+
+
+class StoredWarning(StoredFields):
+    """A warning about the corpus or the machine."""
+
+    code: str
+    message: str
+
+
+class StoredCorpus(StoredFields):
+    """The corpus in the header of a run, as far as all studies have it."""
+
+    name: str = ""
+    digest: str = ""
+    problems: StoredList[StoredProblem] = Field(default=[])
+    cautions: StoredList[StoredWarning] = Field(default=[])
+    utterances: StoredList[StoredUtterance] = Field(default=[])
+
+
+class StoredMachine(StoredFields):
+    """The machine in the header of a run, as far as reports and comparisons read it."""
+
+    cpu: str | None = None
+    fingerprint: str | None = None
+    usable_cores: Seconds | None = None
+    logical_cores: Seconds | None = None
+    memory_bytes: Bytes | None = None
+    memory_limit_bytes: Bytes | None = None
+    gpus: StoredList[dict[str, Any]] | None = None
+    packages: dict[str, str | None] = Field(default={})
+    threads: dict[str, str] | None = None
+
+
+def check_header(header: Header) -> None:
+    """Raise for a corpus or a machine in the header of a run that stopwav does not write so."""
+    for warning in header.warnings:
+        header_fields(StoredWarning, warning, "warnings")
+    header_fields(StoredMachine, header.machine, "machine")
+    corpus = header_fields(StoredCorpus, header.corpus, "corpus")
+    seen: set[str] = set()
+    for number, utterance in enumerate(corpus.utterances):
+        where = f"corpus of the header: utterances.{number}"
+        if utterance.id in seen:
+            raise WrongValue(f"{where}.id is {utterance.id!r:.60}, which stands there twice")
+        seen.add(utterance.id)
+        if utterance.end_s is not None and utterance.end_s < utterance.start_s:
+            raise WrongValue(f"{where}.end_s is {utterance.end_s:g}, before it starts")
+        for word in utterance.words:
+            text, start_s, end_s = word
+            if not isinstance(text, str) or isinstance(start_s, str) or isinstance(end_s, str) or end_s < start_s:
+                raise WrongValue(f"{where}.words has {word!r:.60}: expected a text, its start and its end")
 
 
 def engine_names(engines: list[str]) -> list[str]:

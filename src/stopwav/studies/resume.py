@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from stopwav.errors import StopwavError
@@ -11,18 +10,9 @@ from stopwav.record import Header, Record, new_path, paths_in, read_header
 from stopwav.studies.digests import changed_file, missing_file
 from stopwav.studies.run_folder import closed_reason
 from stopwav.studies.spec import StudySpec
+from stopwav.studies.stored_fields import readable
 
 AGAIN = "measure again without --resume"
-# What reading a piece raises where a field is missing, or holds something else.
-UNREADABLE = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    AssertionError,
-    StopIteration,
-)
 
 
 def open_record(
@@ -35,16 +25,19 @@ def open_record(
 ) -> Record:
     """Return the record that a study measures into: to resume, the newest run of this spec, else a new one.
 
-    A complete run is open for reading only, unless `append` is set. One that is broken, or was started on another
-    machine, with other packages, or with other files than are here now, is an error: its rounds and today's are not one
-    measurement. `same` says whether a run is of this spec, where more is compared than the settings. `header` makes
-    that of a new run, and raises what is wrong before anything is measured.
+    A complete run is open for reading only, unless `append` is set. One that is broken or was edited, or was started on
+    another machine, with other packages, or with other files than are here now, is an error: its rounds and today's are
+    not one measurement. `same` says whether a run is of this spec, where more is compared than the settings. `header`
+    makes that of a new run, and raises what is wrong before anything is measured.
     """
+    from stopwav.studies.study import check_run, study_of
+
     if spec.resume:
         is_same = same or (lambda other: other.spec == spec.stored())
         path = next((path for path in paths_in(spec.save, study) if _is_run_of(path, study, is_same)), None)
         if path is not None:
             record = Record.read(path)
+            check_run(record, study_of(record), AGAIN)
             _check_files(record)
             if record.complete and not append:
                 return record
@@ -94,13 +87,3 @@ def check_pieces(record: Record) -> None:
     if record.previous_count:
         with readable(record, "pieces", AGAIN):
             study_of(record).results(record)
-
-
-@contextmanager
-def readable(record: Record, what: str, then: str = "measure again") -> Iterator[None]:
-    """Turn what goes wrong in reading a run that stopwav did not write so into an error in one line."""
-    try:
-        yield
-    except UNREADABLE as error:
-        reason = f"{type(error).__name__}: {error}".replace("\n", " ")[:120]
-        raise StopwavError(f"{record.path}: cannot read the {what} ({reason}); {then}") from error

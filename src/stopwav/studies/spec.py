@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError, ValidationInfo, field_validator
 
 from stopwav.errors import StopwavError, suggestion
-from stopwav.record import Header, Record, now
+from stopwav.record import PLAN_VERSION, Header, Record, now
 
 DEFAULT_FOLDER = Path("stopwav-runs")
 
@@ -203,6 +203,7 @@ def make_header(study: str, spec: StudySpec, **more: Any) -> Header:
         spec=spec.stored(),
         machine=describe().as_dict(),
         warnings=[{"code": warning.code, "message": warning.message} for warning in health()],
+        plan_version=PLAN_VERSION,
         **more,
     )
 

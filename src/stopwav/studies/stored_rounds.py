@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
 
 from stopwav.errors import Caution
 from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
@@ -12,9 +14,67 @@ from stopwav.measure.plan import Plan, Workload
 from stopwav.measure.rounds import Round, interleave_rounds, measure
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
 from stopwav.record import Piece, Record
-from stopwav.studies.resume import AGAIN, readable
+from stopwav.studies.piece_kinds import Key
+from stopwav.studies.resume import AGAIN
+from stopwav.studies.stored_fields import (
+    Bytes,
+    Count,
+    PositiveSeconds,
+    Seconds,
+    StoredCaution,
+    StoredEngine,
+    StoredFields,
+    StoredHostPeak,
+    StoredList,
+    readable,
+)
 
-Key = tuple[str | int, ...]
+
+class StoredSamples(StoredFields):
+    """The times of a round."""
+
+    first_s: Seconds
+    warmup_s: StoredList[Seconds]
+    loops: Annotated[int, Field(gt=0)]
+    values_s: Annotated[StoredList[PositiveSeconds], Field(min_length=1)]
+    device_values_s: StoredList[Seconds]
+    stages_s: StoredList[dict[str, Seconds]]
+    cautions: StoredList[StoredCaution]
+
+    @model_validator(mode="after")
+    def _as_long(self) -> StoredSamples:
+        for name, values in (("device_values_s", self.device_values_s), ("stages_s", self.stages_s)):
+            if values and len(values) != len(self.values_s):
+                raise ValueError(f"{name} has {len(values)} values, and values_s has {len(self.values_s)}")
+        return self
+
+
+class StoredCudaMemory(StoredFields):
+    """The memory of a device at one moment."""
+
+    allocated_bytes: Bytes
+    reserved_bytes: Bytes
+    device_bytes: Bytes
+
+
+class StoredCudaPeak(StoredFields):
+    """The peak memory of a device in a pass."""
+
+    peak: StoredCudaMemory
+    baseline: StoredCudaMemory
+    device_method: str
+
+
+class StoredRound(StoredFields):
+    """The data of a round that completed."""
+
+    load_s: Seconds
+    samples: StoredSamples
+    memory: StoredHostPeak | None
+    cuda_memory: StoredCudaPeak | None
+    throttled: bool
+    engine: StoredEngine
+    emitted_tokens: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +92,15 @@ class RoundPlace:
         """The rounds that are there."""
         pieces = (piece for piece in record.pieces if piece.key[0] == self.kind)
         return [round_from_piece(piece) for piece in pieces if tuple(piece.key[2:-1]) == self.parts]
+
+
+def missing_rounds(record: Record, place: RoundPlace, index: int) -> Iterator[Key]:
+    """Yield the key of a round that the run lacks, or of its repetition where the processor was throttled."""
+    piece = record.find(place.key(index, 0))
+    if piece is None:
+        yield place.key(index, 0)
+    elif piece.data.get("throttled") and place.key(index, 1) not in record:
+        yield place.key(index, 1)
 
 
 def round_to_piece(key: Key, round_: Round) -> Piece:

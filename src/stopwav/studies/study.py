@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from stopwav.studies.comparable import Comparable
     from stopwav.studies.definition import Definitions
     from stopwav.studies.forecast import Forecast
+    from stopwav.studies.piece_kinds import Key, PieceKind
     from stopwav.studies.recognised_text import RecognisedText
     from stopwav.studies.spec import StudySpec
 
@@ -68,6 +70,10 @@ class Study:
     forecast: Callable[[Any], Forecast] | None = None
     # What would stop a run of these settings at once: pairs of a setting and the reason.
     problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda spec: ()
+    # The pieces that a run may hold; None where they are not checked.
+    pieces: Callable[[Record], Iterable[PieceKind]] | None = None
+    # The keys of its plan that a run lacks; the pieces of what failed are part of the plan.
+    missing: Callable[[Record], Iterable[Key]] = lambda record: ()
     # What a run says besides its results, by its key in `--json`; None where it has nothing to say.
     extras: Mapping[str, Callable[[StudyRun], Extra | None]] = field(default_factory=dict)
     # What its charts and pages show that is not in its results.
@@ -106,16 +112,21 @@ class Verb:
 
 
 class StudyRun:
-    """A run with its study: its results and whatever else is derived from it, each computed once."""
+    """A run with its study: its results and whatever else is derived from it, each computed once.
+
+    Everything that reads a run goes through here: one that was edited is an error in one line, whatever is asked of it.
+    """
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.study = study_of(record)
+        check_run(record, self.study)
 
     @cached_property
     def results(self) -> list[Result]:
         """The results, computed again from the raw observations."""
-        return self.study.results(self.record)
+        with self._reading("results"):
+            return self.study.results(self.record)
 
     @property
     def followed(self) -> list[Result]:
@@ -125,13 +136,15 @@ class StudyRun:
     @cached_property
     def extras(self) -> dict[str, Extra]:
         """Everything besides its results, by its key in `--json`."""
-        computed = {key: extra(self) for key, extra in self.study.extras.items()}
+        with self._reading("results"):
+            computed = {key: extra(self) for key, extra in self.study.extras.items()}
         return {key: extra for key, extra in computed.items() if extra is not None}
 
     @cached_property
     def view(self) -> Mapping[str, Any]:
         """The data of its charts and page that are not in its results."""
-        return self.study.view(self)
+        with self._reading("results"):
+            return self.study.view(self)
 
     @cached_property
     def charts(self) -> Mapping[str, Chart]:
@@ -139,22 +152,44 @@ class StudyRun:
         from altair.utils.schemapi import debug_mode
 
         # Altair checks every part of every chart against its schema, which takes longer than all the rest; tests do it.
-        with debug_mode(False):
+        with debug_mode(False), self._reading("charts"):
             return self.study.charts(self)
 
     @cached_property
     def texts(self) -> list[RecognisedText] | None:
         """The texts that its engines recognised; None where it holds none."""
-        return None if self.study.texts is None else self.study.texts(self)
+        with self._reading("texts"):
+            return None if self.study.texts is None else self.study.texts(self)
 
     def document(self, detail: Detail) -> Document:
         """Return the run as a document, with the recognised texts where they are asked for, and on the page."""
-        document = self.study.document(self, detail)
-        if not detail.page and not detail.print_texts:
-            return document
-        from stopwav.studies.recognised_text import text_blocks
+        with self._reading("results"):
+            document = self.study.document(self, detail)
+            if not detail.page and not detail.print_texts:
+                return document
+            from stopwav.studies.recognised_text import text_blocks
 
-        return replace(document, blocks=(*document.blocks, *text_blocks(self.texts, detail)))
+            return replace(document, blocks=(*document.blocks, *text_blocks(self.texts, detail)))
+
+    def _reading(self, what: str) -> AbstractContextManager[None]:
+        """What goes wrong in here is an error in one line."""
+        # Imported when needed: pydantic takes longer than `--help` may.
+        from stopwav.studies.stored_fields import readable
+
+        return readable(self.record, f"{what} of this run")
+
+
+def check_run(record: Record, study: Study, then: str = "measure again") -> None:
+    """Raise for a run whose header or pieces no run of the study has, or that says it is complete and is not."""
+    from stopwav.studies.corpus_header import check_header
+    from stopwav.studies.piece_kinds import check_complete, check_pieces
+    from stopwav.studies.stored_fields import readable
+
+    with readable(record, "header", then):
+        check_header(record.header)
+        if study.pieces is not None:
+            check_pieces(record, study.pieces(record))
+        check_complete(record, study.missing(record))
 
 
 def lazily(module: str, name: str) -> Callable[..., Any]:
@@ -196,4 +231,4 @@ def study_of(record: Record) -> Study:
 
 def results(record: Record) -> list[Result]:
     """Return the results of a run, computed again from its raw observations."""
-    return study_of(record).results(record)
+    return StudyRun(record).results

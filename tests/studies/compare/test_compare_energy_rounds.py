@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from compare_runs import run
-from metered import meter_steadily, metered_runner
+from metered import meter_steadily, metered_runner, skip_round
 
 import stopwav
 from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
@@ -40,7 +40,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     meter_steadily(monkeypatch)
     monkeypatch.setattr(passes, "EngineRunner", metered_runner)
     # Latency over length takes a process per length and round, and is not of interest here.
-    monkeypatch.setattr(run_module, "take_round_in_turn", lambda *arguments: None)
+    monkeypatch.setattr(run_module, "take_round_in_turn", skip_round)
     path = tmp_path / "mortal.py"
     path.write_text(ENGINE)
     return f"{path}:Mortal"

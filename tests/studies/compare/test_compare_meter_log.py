@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import command
 from compare_runs import run
-from metered import unmetered_runner
+from metered import skip_round, skip_sample, unmetered_runner
 
 import stopwav
 from stopwav.measure import energy_series, meter_log
@@ -41,8 +41,8 @@ ENERGY = "energy_per_audio_s_gross"
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """No meter but the log, short windows and short patience; of the rest of a comparison as little as can be."""
     monkeypatch.setattr(passes, "EngineRunner", unmetered_runner)
-    for name in ("take_round_in_turn", "measure_sample"):
-        monkeypatch.setattr(run_module, name, lambda *arguments: None)
+    monkeypatch.setattr(run_module, "take_round_in_turn", skip_round)
+    monkeypatch.setattr(run_module, "measure_sample", skip_sample)
     monkeypatch.setattr(meter_log, "MIN_WAIT_S", 2.0)
 
 

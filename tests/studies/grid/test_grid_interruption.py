@@ -60,7 +60,7 @@ def test_a_run_killed_before_a_throttled_round_was_repeated_still_owes_the_repet
 def test_a_run_that_was_tampered_with_is_not_resumed(tmp_path: Path) -> None:
     path = started_run(tmp_path, good_round(0, GridCell(1, 1), 1.0))
     path.write_text(path.read_text().replace('"first_s"', '"frist_s"'))
-    with pytest.raises(stopwav.StopwavError, match=r"the rounds of cell \('1', 1\) .*without --resume"):
+    with pytest.raises(stopwav.StopwavError, match=r"jsonl:2: .*samples.first_s is missing; .*without --resume"):
         stopwav.grid("fake", durations=[1], batch_sizes=[1], rounds=1, save=tmp_path, resume=True)
 
 

@@ -196,7 +196,7 @@ def test_a_tampered_run_is_told_in_a_line(tmp_path: Path) -> None:
     record.header.spec["knobs"] = [{"setting": "a"}, {"other": 1}]
     done = command("report", saved(record, tmp_path / "run.jsonl"))
     assert done.code == 2
-    assert "cannot read the results of this run" in done.stderr
+    assert "knobs.1.setting is missing" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from latency_runs import MakeCorpus, run
 
+import stopwav
 from stopwav.record import Record
 
 UTTERANCES = 60
@@ -70,3 +71,29 @@ def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeC
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "runs").glob("*.jsonl")
     assert streams(Record.read(path)) == [f"u{k:03d}" for k in range(UTTERANCES)]
+
+
+def test_a_run_stopped_before_its_memory_pass_measures_it_when_it_is_resumed(
+    tiny_corpus: MakeCorpus, tmp_path: Path
+) -> None:
+    corpus = tiny_corpus()
+    whole = run("fake", corpus, tmp_path)
+    lines = whole.path.read_text().splitlines(keepends=True)
+    stopped = [line for line in lines if '"memory"' not in line and '"end"' not in line]
+    assert len(stopped) == len(lines) - 2
+    whole.path.write_text("".join(stopped))
+    resumed = run("fake", corpus, tmp_path, resume=True)
+    assert (resumed.path, resumed.complete) == (whole.path, True)
+    assert [piece.status for piece in resumed.pieces if piece.key[0] == "memory"] == ["ok"]
+    # The process that was loaded for it is one more of this round; no stream was measured again.
+    assert [piece.key for piece in resumed.pieces if piece.key[0] == "load"] == [["load", 0, "fake", n] for n in (0, 1)]
+    (result,) = stopwav.results(Record.read(resumed.path))
+    assert result.metrics["peak_host_bytes"].value
+
+
+def test_an_engine_that_fails_has_its_memory_piece_with_the_reason(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("class Broken:\n    def __init__(self): raise OSError('no model')\n")
+    record = run(f"{tmp_path / 'broken.py'}:Broken", tiny_corpus(), tmp_path)
+    assert record.complete
+    (memory,) = [piece for piece in record.pieces if piece.key[0] == "memory"]
+    assert (memory.status, memory.message) == ("skipped", "no stream of this round completed")

@@ -94,5 +94,5 @@ def test_what_a_resumed_round_lacks_is_not_lost_where_its_process_dies(
 def test_a_run_that_was_tampered_with_is_not_resumed(options: dict[str, Any], lines: list[str], tmp_path: Path) -> None:
     tampered = [line.replace('"watched"', '"wached"') for line in lines[:-1]]
     _, resumed = saved(options, tampered, tmp_path)
-    with pytest.raises(StopwavError, match=r"cannot read the pieces .*KeyError: 'watched'.*without --resume"):
+    with pytest.raises(StopwavError, match=r"watched is missing; .*without --resume"):
         stopwav.step(FUSED, **resumed)

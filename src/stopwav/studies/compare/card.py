@@ -11,8 +11,9 @@ from stopwav.record import Record, Result
 from stopwav.stats import Estimate
 from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
-from stopwav.studies.compare.results import RunData, compare_results, read_run
+from stopwav.studies.compare.results import RunData
 from stopwav.studies.compare.verdicts import ENERGY, PairVerdict, length_verdicts, overall_verdicts
+from stopwav.studies.study import StudyRun
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def card(record: Record) -> Card:
     """
     if record.header.study != "compare":
         raise StopwavError(f"{record.path}: a run of {record.header.study!r}; only a run of 'compare' has a card")
-    return make_card(read_run(record), compare_results(record))
+    run = StudyRun(record)
+    return make_card(run.view["data"], run.results)
 
 
 def make_card(data: RunData, results: Sequence[Result]) -> Card:

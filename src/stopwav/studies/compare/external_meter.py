@@ -81,9 +81,13 @@ def external_log(record: Record) -> tuple[MeterLog | None, str]:
     if (meters_of(record) or {}).get("keeps_log"):
         return None, faults[-1] if faults else f"meter log {path}: its readings are not in the run yet"
     try:
+        # The name is the file's to say: a pipe would be waited for, and a device read without end.
+        for file in (*log_files(Path(path)), Path(f"{path}.1")):
+            if file.exists() and not file.is_file():
+                return None, f"meter log {file}: cannot be read: it is not a file"
         return read_meter_log(Path(path)), ""
-    except StopwavError as error:
-        return None, str(error)
+    except (StopwavError, OSError, ValueError) as error:
+        return None, str(error)[:300]
 
 
 def log_fault(runs: Sequence[EnergyRun], fault: str) -> str:

@@ -23,8 +23,10 @@ from stopwav.studies.compare.passes import (
 )
 from stopwav.studies.compare.pieces import inputs_of, length_place, load_failure
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of, round_inputs
+from stopwav.studies.compare.stored_pieces import missing_keys
 from stopwav.studies.corpus_header import corpus_to_json, engine_names
 from stopwav.studies.digests import audio_digests, engine_digests
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round_in_turn
@@ -46,7 +48,7 @@ def compare(spec: CompareSpec) -> Record:
     _check(spec)
     with open_record("compare", spec, partial(_header, spec)) as record:
         if not record.complete and _run(spec, record):
-            record.finish()
+            finish_run(record, missing_keys(record))
     return record
 
 

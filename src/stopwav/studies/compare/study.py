@@ -9,6 +9,7 @@ from stopwav.studies.compare.forecast import forecast, problems
 from stopwav.studies.compare.results import compare_results, compare_texts, read_run
 from stopwav.studies.compare.run import compare
 from stopwav.studies.compare.spec import CompareSpec
+from stopwav.studies.compare.stored_pieces import compare_pieces, missing_keys
 from stopwav.studies.study import Study, Verb, lazily
 
 STUDY = Study(
@@ -20,6 +21,8 @@ STUDY = Study(
     document=compare_document,
     charts=lazily("stopwav.studies.compare.charts", "compare_charts"),
     definitions=DEFINITIONS,
+    pieces=compare_pieces,
+    missing=missing_keys,
     example={"engines": ["pocketsphinx", "moonshine"]},
     verb=Verb(shorter=("--samples", "--frames")),
     forecast=forecast,

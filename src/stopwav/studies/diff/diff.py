@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,18 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.stats.change import Change, Question, answer_all
-from stopwav.studies.comparable import Comparable, ComparableItem, ask_error_rate, ask_metric
+from stopwav.studies.comparable import (
+    Comparable,
+    ComparableItem,
+    Errors,
+    RoundMetric,
+    Values,
+    ask_error_rate,
+    ask_metric,
+)
 from stopwav.studies.corpus_header import first_names
-from stopwav.studies.study import study_of
+from stopwav.studies.stored_fields import readable
+from stopwav.studies.study import check_run, study_of
 
 Run = Record | Path | str
 
@@ -77,15 +86,21 @@ def diff(
     `threshold` is the relative change that is of no concern; `thresholds` names metrics for which it is another one.
     Raises where the runs cannot be compared, unless `force` is given.
     """
-    before, after = read_run(a), read_run(b)
+    before, after = (run if isinstance(run, Record) else Record.read(Path(run)) for run in (a, b))
     if before.header.study != after.header.study:
         raise StopwavError(
             f"{before.path}: a run of {before.header.study!r}; {after.path}: a run of {after.header.study!r}; "
             "compare runs of the same study"
         )
+    before, after = read_run(before), read_run(after)
+    with readable(after, f"changes from {before.path}"):
+        return _diff(before, after, threshold, thresholds, force)
+
+
+def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[str, float] | None, force: bool) -> Diff:
     comparable = comparable_of(before)
     limits = limits_by_metric(comparable, threshold, thresholds)
-    in_a, in_b = comparable.items(before), comparable.items(after)
+    in_a, in_b = items_of(before), items_of(after)
     shared = [name for name in in_a if name in in_b]
     forced = check_comparable(before, after, shared, force)
     if not shared:
@@ -109,8 +124,30 @@ def diff(
 
 
 def read_run(run: Run) -> Record:
-    """Return the run in a file, or the one that is given."""
-    return run if isinstance(run, Record) else Record.read(Path(run))
+    """Return the run in a file, or the one that is given; one that was edited is an error."""
+    record = run if isinstance(run, Record) else Record.read(Path(run))
+    check_run(record, study_of(record))
+    return record
+
+
+def items_of(record: Record) -> dict[str, ComparableItem]:
+    """Return what a run has to compare; a value in it that cannot be read is an error that names the run."""
+    with readable(record, "values to compare"):
+        items = comparable_of(record).items(record)
+    return {name: _guarded(record, item) for name, item in items.items()}
+
+
+def _guarded(record: Record, item: ComparableItem) -> ComparableItem:
+    def values(metric: RoundMetric, utterances: set[str]) -> Values:
+        with readable(record, metric.name):
+            return item.values(metric, utterances)
+
+    def errors(rate: str, utterances: Sequence[str]) -> Errors:
+        assert item.errors is not None
+        with readable(record, rate):
+            return item.errors(rate, utterances)
+
+    return replace(item, values=values, errors=None if item.errors is None else errors)
 
 
 def comparable_of(record: Record) -> Comparable:
@@ -230,6 +267,8 @@ def differences(a: Record, b: Record) -> list[str]:
     """Return what differs between the runs though they may be compared, and the warnings each was measured under."""
     remarks = [f"{what}: {before or 'none'} in a, {after or 'none'} in b" for what, before, after in _software(a, b)]
     for which, record in (("a", a), ("b", b)):
+        if not record.complete:
+            remarks.append(f"{which} is not complete: only what it holds is compared; --resume continues it")
         codes = dict.fromkeys(warning["code"] for warning in record.header.warnings)
         if codes:
             remarks.append(f"{which} was measured under warnings: {', '.join(codes)}")

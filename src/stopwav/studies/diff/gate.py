@@ -19,7 +19,8 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
-from stopwav.studies.diff.diff import Diff, Run, check_comparable, comparable_of, diff, read_run, visible
+from stopwav.studies.diff.diff import Diff, Run, check_comparable, comparable_of, diff, items_of, read_run, visible
+from stopwav.studies.stored_fields import readable
 
 # What can fail a gate, and what each means. `missing` is there because a run that lost its slow streams looks fast.
 CONDITIONS = {
@@ -75,12 +76,18 @@ def gate(
     threshold: float = DEFAULT_THRESHOLD,
     thresholds: Mapping[str, float] | None = None,
     force: bool = False,
+    allow_incomplete: bool = False,
 ) -> Gate:
-    """Return whether `run` holds against `baseline`: fails where a condition of `fail_on` is violated beyond noise."""
+    """Return whether `run` holds against `baseline`: fails where a condition of `fail_on` is violated beyond noise.
+
+    Raises for runs that cannot be compared, unless `force` is given, and for one that is not complete, unless
+    `allow_incomplete` is: what it lacks might have failed.
+    """
     for condition in fail_on:
         if condition not in CONDITIONS:
             raise StopwavError(f"--fail-on {condition!r}: no such condition; there are {', '.join(CONDITIONS)}")
-    compared = diff(baseline, run, threshold=threshold, thresholds=thresholds, force=force)
+    runs = _read([baseline, run], allow_incomplete)
+    compared = diff(*runs, threshold=threshold, thresholds=thresholds, force=force)
     return Gate(
         diff=compared,
         fail_on=tuple(fail_on),
@@ -152,11 +159,17 @@ class Calibration:
         }
 
 
-def calibrate(runs: Sequence[Run], *, force: bool = False) -> Calibration:
+def calibrate(runs: Sequence[Run], *, force: bool = False, allow_incomplete: bool = False) -> Calibration:
     """Return thresholds at which runs of the same thing do not differ, from three or more of them."""
-    records = _read(runs)
+    _check_number(runs)
+    records = _read(runs, allow_incomplete)
+    with readable(records[0], "values to calibrate from"):
+        return _calibrate(records, force)
+
+
+def _calibrate(records: Sequence[Record], force: bool) -> Calibration:
     comparable = comparable_of(records[0])
-    items = [comparable.items(record) for record in records]
+    items = [items_of(record) for record in records]
     names = [name for name in items[0] if all(name in by_name for by_name in items)]
     if not names:
         raise StopwavError(
@@ -176,8 +189,20 @@ def calibrate(runs: Sequence[Run], *, force: bool = False) -> Calibration:
     return Calibration(thresholds, spreads, tuple(record.path for record in records))
 
 
-def _read(runs: Sequence[Run]) -> list[Record]:
-    """The runs, which must be enough and all different."""
+def _read(runs: Sequence[Run], allow_incomplete: bool) -> list[Record]:
+    """The runs, each complete unless one need not be."""
+    records = [read_run(run) for run in runs]
+    for record in records:
+        if not record.complete and not allow_incomplete:
+            raise StopwavError(
+                f"{record.path}: the run is not complete, and what it lacks might have failed; continue it with "
+                "--resume, or add --allow-incomplete to judge what is there"
+            )
+    return records
+
+
+def _check_number(runs: Sequence[Run]) -> None:
+    """Raise where the runs to calibrate from are too few, or one is named twice."""
     if len(runs) < FEWEST_RUNS:
         raise StopwavError(
             f"{len(runs)} run{'' if len(runs) == 1 else 's'} to calibrate from: {FEWEST_RUNS} or more are needed, "
@@ -187,7 +212,6 @@ def _read(runs: Sequence[Run]) -> list[Record]:
     twice = next((file for file in files if files.count(file) > 1), None)
     if twice is not None:
         raise StopwavError(f"{twice} is named twice: a run does not differ from itself; repeat the same command")
-    return [read_run(run) for run in runs]
 
 
 def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem]) -> dict[str, float]:

@@ -11,7 +11,9 @@ from stopwav.studies.digests import engine_digests
 from stopwav.studies.grid.cell import CellWorkload, cell_place, round_order
 from stopwav.studies.grid.frontier import find_frontier
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
+from stopwav.studies.grid.stored_pieces import missing_keys
 from stopwav.studies.grid.traces import trace_cells
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import take_round
@@ -29,7 +31,7 @@ def grid(spec: GridSpec) -> Record:
     with open_record("grid", spec, header, same=same, append=spec.traces) as record:
         if not record.complete:
             _run(spec, record)
-            record.finish()
+            finish_run(record, missing_keys(record))
         if spec.traces:
             trace_cells(spec, record)
     return record

@@ -9,6 +9,7 @@ from stopwav.studies.grid.forecast import forecast, problems
 from stopwav.studies.grid.results import grid_results
 from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.grid.stored_pieces import grid_pieces, missing_keys
 from stopwav.studies.grid.verb import VERB
 from stopwav.studies.plan.speechbrain_recipe import expand_recipe, recipe_note
 from stopwav.studies.study import Study, lazily
@@ -22,6 +23,8 @@ STUDY = Study(
     document=grid_document,
     charts=lazily("stopwav.studies.grid.charts", "grid_charts"),
     definitions=DEFINITIONS,
+    pieces=grid_pieces,
+    missing=missing_keys,
     example={"engine": "pocketsphinx"},
     verb=VERB,
     expand=expand_recipe,

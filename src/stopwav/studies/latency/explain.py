@@ -23,6 +23,8 @@ from stopwav.studies.latency.comparable import (
     values_by_round,
 )
 from stopwav.studies.latency.spec import TriedKnob
+from stopwav.studies.stored_fields import readable
+from stopwav.studies.study import check_run, study_of
 
 # What a listener feels: word latency or, where no words are timed, the wait of the sample that waits longest; its P50
 # where a round has too few chunks for a P95.
@@ -150,6 +152,12 @@ def explanation(record: Record) -> Explanation | None:
     """
     if not record.header.spec.get("knobs"):
         return None
+    check_run(record, study_of(record))
+    with readable(record, "settings that were tried"):
+        return _explain(record)
+
+
+def _explain(record: Record) -> Explanation:
     knobs = [TriedKnob(**fields) for fields in record.header.spec["knobs"]]
     name, *others = engine_names(record.header.spec["engines"])
     base = compared_engine(record, name)

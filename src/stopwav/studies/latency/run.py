@@ -16,7 +16,9 @@ from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_nam
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.spec import LatencySpec
+from stopwav.studies.latency.stored_pieces import missing_keys
 from stopwav.studies.latency.streams import EngineRound
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
 
@@ -34,7 +36,7 @@ def latency(spec: LatencySpec) -> Record:
     with open_record("latency", spec, partial(_header, spec), same=partial(_is_same, spec)) as record:
         if not record.complete:
             _run(spec, record)
-            record.finish()
+            finish_run(record, missing_keys(record))
     return record
 
 

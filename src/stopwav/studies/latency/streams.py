@@ -32,25 +32,35 @@ class EngineRound:
         self._name, self._index = name, index
         self._spec, self._plan, self._record = spec, plan, record
         self._worker = Worker(StreamRunner, (engine, spec.chunk_ms))
+        # Whether some stream of the round did.
+        self._completed = False
 
     def stream(self, utterance: Utterance) -> None:
         """Stream one utterance, unless that was done before."""
         key = ("stream", self._index, self._name, utterance.id)
-        if key in self._record:
-            return
-        outcome = self._stream(utterance)
-        data = dict(outcome.value) if isinstance(outcome.value, dict) else {}
-        failure = data.pop("failure", "")
-        if failure:
-            outcome = replace(outcome, status="error", message=failure)
-        self._record.append(outcome_to_piece(key, outcome, data))
+        stored = self._record.find(key)
+        if stored is None:
+            outcome, data = _failed_inside(self._stream(utterance))
+            stored = outcome_to_piece(key, outcome, data)
+            self._record.append(stored)
+        self._completed = self._completed or stored.status == "ok"
 
     def measure_memory(self, longest: Utterance) -> None:
-        """Measure the peak memory of streaming the longest utterance, where the process is still alive."""
+        """Measure the peak memory of streaming the longest utterance, unless that was done before.
+
+        A run that was stopped after its streams has no process that is warm: one is loaded for this. Where no stream
+        completed, that is not tried again, and the piece says so.
+        """
         key = ("memory", self._index, self._name)
-        if self._worker.warm and key not in self._record:
+        if key in self._record:
+            return
+        outcome = Outcome("skipped", message="no stream of this round completed")
+        if self._completed:
+            outcome = self._warm_up(longest) if not self._worker.warm else Outcome("ok")
+        if self._worker.warm:
             outcome = self._worker.call("peak_memory", longest, time_limit_s=self._spec.time_limit_s)
-            self._record.append(outcome_to_piece(key, outcome))
+        outcome, data = _failed_inside(outcome)
+        self._record.append(outcome_to_piece(key, outcome, data if outcome.ok else {}))
 
     def close(self) -> None:
         """End the process."""
@@ -78,6 +88,13 @@ class EngineRound:
             data = {**outcome.value, "first": first.value["trace"]}
             self._record.append(Piece(key=["load", self._index, self._name, attempt], status="ok", data=data))
         return outcome
+
+
+def _failed_inside(outcome: Outcome) -> tuple[Outcome, dict[str, Any]]:
+    """The outcome of a call with the data it returned; of a stream in which the engine failed, an error."""
+    data = dict(outcome.value) if isinstance(outcome.value, dict) else {}
+    failure = data.pop("failure", "")
+    return (replace(outcome, status="error", message=failure) if failure else outcome), data
 
 
 class StreamRunner:

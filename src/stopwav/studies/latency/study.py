@@ -10,6 +10,7 @@ from stopwav.studies.latency.forecast import forecast, problems
 from stopwav.studies.latency.results import latency_results, latency_texts
 from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
+from stopwav.studies.latency.stored_pieces import latency_pieces, missing_keys
 from stopwav.studies.latency.stream_trace import stream_trace
 from stopwav.studies.latency.view import latency_view
 from stopwav.studies.study import Study, lazily
@@ -23,6 +24,8 @@ STUDY = Study(
     document=latency_document,
     charts=lazily("stopwav.studies.latency.charts", "latency_charts"),
     definitions=DEFINITIONS,
+    pieces=latency_pieces,
+    missing=missing_keys,
     example={"engines": ["pocketsphinx"]},
     forecast=forecast,
     problems=problems,

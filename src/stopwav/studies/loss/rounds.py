@@ -13,7 +13,8 @@ from stopwav.speech.batches import Batch
 from stopwav.studies.loss.batch_sets import BatchSet, batch_seed
 from stopwav.studies.loss.loss_step import LossRunner, loss_setup
 from stopwav.studies.loss.spec import LossSpec, plan_of
-from stopwav.studies.stored_rounds import Key, round_from_piece, round_to_piece
+from stopwav.studies.piece_kinds import Key
+from stopwav.studies.stored_rounds import round_from_piece, round_to_piece
 from stopwav.studies.worker import Worker
 
 # A loss that fails on every batch would cost its start, or its time limit, on each of them. Running out of memory does

@@ -12,7 +12,9 @@ from stopwav.studies.loss.check import check_loss
 from stopwav.studies.loss.largest_batch import find_largest
 from stopwav.studies.loss.rounds import measure_round
 from stopwav.studies.loss.spec import LossSpec, check_settings
+from stopwav.studies.loss.stored_pieces import missing_keys
 from stopwav.studies.loss.traces import trace_losses
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import make_header, study_function
 
@@ -38,7 +40,7 @@ def loss(spec: LossSpec) -> Record:
             present = [name for name in spec.losses if ("absent", name) not in record]
             _measure_rounds(spec, record, present)
             _find_largest_batches(spec, record, present)
-            record.finish()
+            finish_run(record, missing_keys(record))
         if spec.profile:
             trace_losses(spec, record)
     return record

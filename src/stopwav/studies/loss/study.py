@@ -8,6 +8,7 @@ from stopwav.studies.loss.document import loss_document
 from stopwav.studies.loss.results import loss_results
 from stopwav.studies.loss.run import loss
 from stopwav.studies.loss.spec import LossSpec
+from stopwav.studies.loss.stored_pieces import loss_pieces, missing_keys
 from stopwav.studies.loss.verb import VERB
 from stopwav.studies.study import Study, lazily
 
@@ -20,6 +21,8 @@ STUDY = Study(
     document=loss_document,
     charts=lazily("stopwav.studies.loss.charts", "loss_charts"),
     definitions=DEFINITIONS,
+    pieces=loss_pieces,
+    missing=missing_keys,
     example={"losses": ["torch"]},
     verb=VERB,
     problems=problems,

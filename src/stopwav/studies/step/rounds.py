@@ -9,9 +9,11 @@ from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.training_step import TrainingJob
 from stopwav.profiling.schedule import parse_schedule
 from stopwav.record import Piece, Record, new_path
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.spec import make_header
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import StepRunner
+from stopwav.studies.step.stored_pieces import missing_keys
 from stopwav.studies.traces import traces_folder
 from stopwav.studies.worker import outcome_to_piece
 
@@ -129,7 +131,7 @@ def run_own_job(spec: StepSpec, job: TrainingJob) -> Record:
             raise
         if count > 1:
             _gather(record, rank, count)
-        record.finish()
+        finish_run(record, missing_keys(record))
     if rank:
         record.load()
         path.unlink()

@@ -10,12 +10,14 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
 from stopwav.studies.digests import content_digests, outline_digests
+from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import checked, make_header, signature_of
 from stopwav.studies.step.job import batches_of, is_reference, own_file, reference_sizes, shapes_of
 from stopwav.studies.step.rounds import check_own_job, device_of, measure_round, run_own_job
 from stopwav.studies.step.spec import StepSpec
 from stopwav.studies.step.step_runner import make_runner
+from stopwav.studies.step.stored_pieces import missing_keys
 from stopwav.studies.worker import Worker
 
 
@@ -61,7 +63,7 @@ def _step_of_name(spec: StepSpec) -> Record:
                 arguments = (spec.model_copy(update={"progress": None}),)
                 with Worker(make_runner, arguments, "model", spec.time_limit_s) as worker:
                     measure_round(spec, record, index, worker)
-            record.finish()
+            finish_run(record, missing_keys(record))
     return record
 
 

@@ -7,6 +7,7 @@ from stopwav.studies.step.document import step_comparison, step_document
 from stopwav.studies.step.results import step_results
 from stopwav.studies.step.run import step
 from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.stored_pieces import missing_keys, step_pieces
 from stopwav.studies.step.verb import VERB
 from stopwav.studies.study import Study, lazily
 
@@ -19,6 +20,8 @@ STUDY = Study(
     document=step_document,
     charts=lazily("stopwav.studies.step.charts", "step_charts"),
     definitions=DEFINITIONS,
+    pieces=step_pieces,
+    missing=missing_keys,
     example={"model": "conformer-transducer"},
     verb=VERB,
     comparison=step_comparison,
