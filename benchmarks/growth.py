@@ -4,7 +4,8 @@
                                 [--only utterances,streams,modules,check] [--folder FOLDER]
 
 Runs are drawn by a seed and written as `stopwav latency` and `stopwav step` write them: words of the bundled
-transcripts at the times of the bundled audio, chunks of 100 ms, partials that grow and are revised now and then.
+transcripts at the times of the bundled audio, chunks of 100 ms, partials that grow and are revised now and then and
+are the same in every round, as those of pocketsphinx and Moonshine are.
 Nothing is measured to make them. `check` is `run --check` next to the largest run of utterances. Each command runs in
 a process of its own; user time and peak resident memory are the kernel's. --folder keeps runs, and uses them again.
 """
@@ -23,14 +24,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from stopwav.engines.protocol import EngineInfo
 from stopwav.measure.machine import describe
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import Chunk, Stage, Trace, trace_of
 from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
@@ -47,8 +48,6 @@ CHUNK_S = 0.1
 ROUNDS, STREAM_ROUNDS = 3, 2
 # A share of the words is shown wrong at first, and a share of those is never put right.
 WRONG, KEPT_WRONG = 0.15, 0.25
-# Pieces that one open record holds: it keeps them all in memory.
-PIECES_AT_ONCE = 2_000
 STEPS = 4
 PARTS = ("feed_forward_macaron", "self_attn", "conv", "feed_forward", "norm", "dropout", "out")
 
@@ -112,7 +111,8 @@ def draw_long_utterance(seconds: float, seed: int) -> Utterance:
 def draw_trace(random_: random.Random, slower: float, utterance: Utterance, *, always: bool = False) -> Trace:
     """Return a stream of the utterance; the text is shown where it changed, or with `always` after each chunk."""
     audio_s = float(utterance.end_s or 0)
-    shown = list(_shown_words(utterance.words, random_))
+    # The texts of an utterance are the same in every round, as those of engines are; only times differ.
+    shown = list(_shown_words(utterance.words, random.Random(utterance.id)))
     chunks: list[Chunk] = []
     text, done_s, position = "", 0.0, 0
     for number in range(1, math.ceil(round(audio_s / CHUNK_S, 6)) + 1):
@@ -189,22 +189,10 @@ def _latency_pieces(
 
 
 def _write_run(path: Path, header: Header, pieces: Iterator[Piece]) -> None:
-    """Write the run through short-lived records, whose lines after the header are put together in one file."""
-    part = path.with_suffix(".part")
-    with path.open("wb") as whole:
-        batch = list(islice(pieces, PIECES_AT_ONCE))
-        while True:
-            with Record.create(part, header) as record:
-                for piece in batch:
-                    record.append(piece)
-                batch = list(islice(pieces, PIECES_AT_ONCE))
-                if not batch:
-                    record.finish()
-            lines = part.read_bytes()
-            part.unlink()
-            whole.write(lines[lines.index(b"\n") + 1 if whole.tell() else 0 :])
-            if not batch:
-                return
+    with Record.create(path, header) as record:
+        for piece in pieces:
+            record.append(piece)
+        record.finish()
 
 
 def write_step_run(path: Path, modules: int) -> None:

@@ -15,7 +15,8 @@ import soundfile
 from stopwav.engines.protocol import EngineInfo
 from stopwav.measure.machine import describe
 from stopwav.speech.corpus import Utterance
-from stopwav.speech.events import Hypothesis, trace_from_json
+from stopwav.speech.events import Hypothesis
+from stopwav.speech.stored_trace import trace_from_json
 from stopwav.stats import nearest_rank
 from stopwav.studies.latency.streams import StreamRunner
 

@@ -13,8 +13,9 @@ import sys
 from stopwav.measure.clock import Pace
 from stopwav.measure.machine import describe
 from stopwav.speech.corpus import load_corpus
-from stopwav.speech.events import Trace, trace_from_json
+from stopwav.speech.events import Trace
 from stopwav.speech.latency import reconstructed_lags
+from stopwav.speech.stored_trace import trace_from_json
 from stopwav.stats import nearest_rank
 from stopwav.studies.latency.streams import StreamRunner
 

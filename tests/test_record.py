@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Piece, Record, new_path, now, runs_in
+from stopwav.piece import Piece
+from stopwav.record import Header, Record, new_path, now, runs_in
 
 
 def header(**spec: object) -> Header:
@@ -197,7 +198,8 @@ def test_a_full_disk_loses_no_measurement(tmp_path: Path) -> None:
 import resource, sys
 from pathlib import Path
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Piece, Record, now
+from stopwav.piece import Piece
+from stopwav.record import Header, Record, now
 path = Path(sys.argv[1])
 with Record.create(path, Header(stopwav="0.0", study="latency", started=now(), spec={})) as record:
     record.append(Piece(key=["stream", 0], status="ok", data={}))

@@ -13,20 +13,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field
-from pydantic_core import from_json
+from pydantic import BaseModel
 
 from stopwav.errors import Caution, Status, StopwavError
+from stopwav.piece import Piece, Place, parse_envelope, parse_json, piece_at
 from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
@@ -57,99 +56,6 @@ class Header(BaseModel):
     digests: dict[str, str] = {}
     warnings: list[dict[str, str]] = []
     plan_version: int = 0
-
-
-class _Line(BaseModel):
-    """A line of a piece, without its observations."""
-
-    kind: Literal["piece"]
-    key: list[str | int] = Field(min_length=1)
-    status: Status
-    message: str = ""
-    last_words: str = ""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where the line of a piece is in a file."""
-
-    path: Path
-    number: int
-    start_bytes: int
-    length_bytes: int
-
-    def read(self) -> dict[str, Any]:
-        """Return the observations in the line."""
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-            try:
-                line = os.pread(descriptor, self.length_bytes, self.start_bytes)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise StopwavError(f"cannot read the run file {self.path}: {error.strerror}") from error
-        data = _parse_line(self.path, self.number, line).get("data", {})
-        if not isinstance(data, dict):
-            raise _not_a_piece(self.path, self.number, "its data are not an object")
-        return data
-
-
-class Piece:
-    """One finished piece of work: its key, how it ended, and the raw observations.
-
-    The observations of a piece in a file are read when `data` is first used, and kept from then on.
-    """
-
-    def __init__(
-        self,
-        key: Sequence[str | int],
-        status: Status,
-        message: str = "",
-        last_words: str = "",
-        data: Mapping[str, Any] | None = None,
-        place: _Place | None = None,
-    ) -> None:
-        self.key: list[str | int] = list(key)
-        self.status: Status = status
-        self.message = message
-        self.last_words = last_words
-        self._place = place
-        self._data: dict[str, Any] | None = None if place is not None else dict(data or {})
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The raw observations."""
-        if self._data is None:
-            self._data = self.read()
-        return self._data
-
-    def read(self) -> dict[str, Any]:
-        """Return the raw observations without keeping them: those of all streams of a corpus may not fit in memory."""
-        if self._data is not None:
-            return self._data
-        assert self._place is not None
-        return self._place.read()
-
-    @property
-    def where(self) -> str:
-        """The file and line of the piece, or its key where it is in no file, for error messages."""
-        return f"piece {self.key}" if self._place is None else f"{self._place.path}:{self._place.number}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the piece as a line of the file holds it."""
-        return {
-            "kind": "piece",
-            "key": self.key,
-            "status": self.status,
-            "message": self.message,
-            "last_words": self.last_words,
-            "data": self.data,
-        }
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Piece) and self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -186,8 +92,9 @@ class Record:
         # Number of pieces that the file held when it was opened.
         self.previous_count = len(pieces)
         self._descriptor: int | None = None
-        # Number of lines in the file.
+        # Number of lines in the file, and the one that says that the run is complete.
         self._lines = 0
+        self.end_line: int | None = None
 
     @property
     def pieces(self) -> list[Piece]:
@@ -198,6 +105,7 @@ class Record:
         """Read the observations of all pieces, for a run whose file is about to go."""
         for piece in self.pieces:
             piece.data  # noqa: B018
+
     @property
     def keys(self) -> list[tuple[str | int, ...]]:
         """The keys of the finished pieces, in the same order."""
@@ -233,8 +141,7 @@ class Record:
     def read(cls, path: Path) -> Record:
         """Read the run in a file, which may be incomplete."""
         check_file(path)
-        header, pieces, complete, _, _ = _parse(path)
-        return cls(path, header, pieces, complete=complete)
+        return cls._of(path, _parse(path))
 
     @classmethod
     def resume(cls, path: Path) -> Record:
@@ -245,13 +152,19 @@ class Record:
             raise StopwavError(f"cannot resume {path}: it is not writable ({error.strerror})") from error
         try:
             _lock(descriptor, path)
-            header, pieces, complete, lines, length_bytes = _parse(path, whole=True)
-            os.ftruncate(descriptor, length_bytes)
+            content = _parse(path, whole=True)
+            os.ftruncate(descriptor, content.length_bytes)
         except BaseException:
             os.close(descriptor)
             raise
-        record = cls(path, header, pieces, complete=complete)
-        record._descriptor, record._lines = descriptor, lines
+        record = cls._of(path, content)
+        record._descriptor = descriptor
+        return record
+
+    @classmethod
+    def _of(cls, path: Path, content: _Content) -> Record:
+        record = cls(path, content.header, content.pieces, complete=content.end_line is not None)
+        record._lines, record.end_line = content.lines, content.end_line
         return record
 
     def append(self, piece: Piece) -> None:
@@ -283,7 +196,7 @@ class Record:
     ) -> None:
         self.close()
 
-    def _write(self, line: dict[str, Any]) -> _Place:
+    def _write(self, line: dict[str, Any]) -> Place:
         """Append a line, and return where it is once it is on disk."""
         if self._descriptor is None:
             raise StopwavError(f"{self.path}: this run was opened for reading only")
@@ -305,7 +218,7 @@ class Record:
                 "free some space, then continue with --resume"
             ) from error
         self._lines += 1
-        return _Place(self.path.absolute(), self._lines, start_bytes, length_bytes)
+        return Place(self.path.absolute(), self._lines, start_bytes, length_bytes)
 
 
 def now() -> str:
@@ -374,8 +287,8 @@ def read_header(path: Path) -> Header:
 
 def read_first_pieces(path: Path, limit_bytes: int) -> Record:
     """Read the header of a run file and its first pieces, as many as fit in so many bytes; the rest is not read."""
-    header, pieces, _, _, _ = _parse(path, limit_bytes=limit_bytes)
-    return Record(path, header, pieces, complete=False)
+    content = _parse(path, limit_bytes=limit_bytes)
+    return Record(path, content.header, content.pieces, complete=False)
 
 
 def _lock(descriptor: int, path: Path) -> None:
@@ -386,16 +299,24 @@ def _lock(descriptor: int, path: Path) -> None:
         raise StopwavError(f"{path}: another stopwav process is writing to this run; wait for it, or stop it") from None
 
 
-def _parse(
-    path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize
-) -> tuple[Header, list[Piece], bool, int, int]:
-    """Return header, pieces, whether the run is complete, and the number and bytes of the complete lines.
+class _Content(NamedTuple):
+    """The complete lines of a run file: how many they are, their bytes, and which one says that the run is complete."""
+
+    header: Header
+    pieces: list[Piece]
+    end_line: int | None
+    lines: int
+    length_bytes: int
+
+
+def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -> _Content:
+    """Return the complete lines of a run file.
 
     With `whole`, the observations of every piece are checked to be JSON at once. At most `limit_bytes` are read behind
     the header.
     """
     pieces: dict[tuple[str | int, ...], Piece] = {}
-    complete, number = False, 1
+    end_line, number = None, 1
     try:
         with path.open("rb") as file:
             line = _header_line(file)
@@ -407,17 +328,17 @@ def _parse(
             end_bytes = start_bytes + limit_bytes
             while (line := file.readline(end_bytes - start_bytes)).endswith(b"\n"):
                 number += 1
-                if (fields := _parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
-                    complete = True
+                if (fields := parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
+                    end_line = number
                 else:
-                    piece = _piece(_Place(path.absolute(), number, start_bytes, len(line) - 1), fields)
+                    piece = piece_at(Place(path.absolute(), number, start_bytes, len(line) - 1), fields)
                     if tuple(piece.key) in pieces:
                         raise StopwavError(f"{path}:{number}: piece {piece.key} exists already; remove that line")
                     pieces[tuple(piece.key)] = piece
                 start_bytes += len(line)
     except OSError as error:
         raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
-    return header, list(pieces.values()), complete, number, start_bytes
+    return _Content(header, list(pieces.values()), end_line, number, start_bytes)
 
 
 def _header_line(file: IO[bytes]) -> bytes:
@@ -426,57 +347,9 @@ def _header_line(file: IO[bytes]) -> bytes:
     return beginning + (file.readline(LONGEST_HEADER_BYTES) if beginning == b"{" else b"\n")
 
 
-# The key of a line after which the observations come. A quote inside of a string is escaped, so this is in none.
-_DATA = b',"data":'
-
-
-def _parse_envelope(path: Path, number: int, line: bytes, *, whole: bool) -> dict[str, Any]:
-    """The fields of a line without the observations, which are most of it and come last."""
-    end = -1 if whole else line.find(_DATA)
-    if end > 0:
-        try:
-            fields = from_json(line[:end] + b"}")
-            if "key" in fields:
-                return dict(fields)
-        except (ValueError, TypeError):  # not as we write it
-            pass
-    return _parse_line(path, number, line)
-
-
-def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        fields = _parse_json(line)
-    except (ValueError, RecursionError) as error:
-        raise _not_a_piece(path, number, str(error)) from error
-    if not isinstance(fields, dict):
-        raise _not_a_piece(path, number, "not an object")
-    return fields
-
-
-def _parse_json(line: bytes) -> Any:
-    """Return the value of a line: by the reader that is three times as fast, or else by the one that takes more."""
-    try:
-        return from_json(line)
-    except ValueError:  # such as a lone surrogate, in a file name that is not UTF-8
-        return json.loads(line)
-
-
-def _piece(place: _Place, fields: dict[str, Any]) -> Piece:
-    try:
-        line = _Line.model_validate(fields)
-    except ValueError as error:
-        raise _not_a_piece(place.path, place.number, str(error)) from error
-    return Piece(line.key, line.status, line.message, line.last_words, place=place)
-
-
-def _not_a_piece(path: Path, number: int, reason: str) -> StopwavError:
-    reason = re.sub(r"\s+", " ", reason)[:120]
-    return StopwavError(f"{path}:{number}: not a piece of a run ({reason}); remove that line")
-
-
 def _parse_header(path: Path, line: bytes) -> Header:
     try:
-        header = Header.model_validate(_parse_json(line))
+        header = Header.model_validate(parse_json(line))
     except (ValueError, RecursionError) as error:
         raise StopwavError(f"{path}: not a stopwav run file: the first line is not a run header") from error
     if header.format > FORMAT:

@@ -31,7 +31,7 @@ def write_run(
         for utterance in made:
             trace = _trace(utterance, chunks, dice, stage)
             lines.append(_piece(["stream", 0, engine, utterance["id"]], {"trace": trace}))
-        lines.append(_piece(["memory", 0, engine, 0], {"peak_bytes": 150_000_000, "baseline_bytes": 90_000_000}))
+        lines.append(_piece(["memory", 0, engine], {"peak_bytes": 150_000_000, "baseline_bytes": 90_000_000}))
     lines.append({"kind": "end", "finished": "2026-01-02T03:05:06Z"})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path

@@ -10,7 +10,8 @@ from command_line import command
 import stopwav
 from stopwav.cli.study_verb import about, forecast_line
 from stopwav.measure.meter import Meters, NoMeter
-from stopwav.record import Header, Piece, Record, now, runs_in
+from stopwav.piece import Piece
+from stopwav.record import Header, Record, now, runs_in
 from stopwav.studies.compare import forecast
 from stopwav.studies.compare import study as compare
 from stopwav.studies.grid import study as grid

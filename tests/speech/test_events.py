@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stopwav.speech.events import Chunk, Stage, Trace, TraceBuilder, trace_from_json, trace_of
+from stopwav.speech.events import Chunk, Stage, Trace, TraceBuilder, trace_of
+from stopwav.speech.stored_trace import trace_from_json
 
 CHUNKS = (
     Chunk(0.1, 0.1, 0.15, (Stage("features", 0.0, 0.01), Stage("inference", 0.02, 0.03)), ("so",)),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stopwav.speech.corpus import Word
-from stopwav.speech.events import Chunk, Stage, Trace, trace_from_json, trace_of
+from stopwav.speech.events import Chunk, Stage, Trace, trace_of
 from stopwav.speech.latency import (
     WATERFALL,
     algorithmic_latency,
@@ -24,6 +24,7 @@ from stopwav.speech.latency import (
     waterfall,
     word_delays,
 )
+from stopwav.speech.stored_trace import trace_from_json
 
 # "red fox ran" over 1 s of audio in chunks of 0.25 s, each of which takes 0.1 s, the second 0.4 s.
 WORDS = (Word("red", 0.10, 0.30), Word("fox", 0.30, 0.55), Word("ran", 0.60, 0.90))
@@ -47,6 +48,13 @@ TRACE = trace_of(
 )
 
 
+DONE_S = TRACE.done_s.tolist()
+
+
+def slope(trace: Trace) -> float | None:
+    return backlog_slope(trace.due_s.tolist(), trace.start_s.tolist())
+
+
 def test_chunk_lag_is_queue_plus_service() -> None:
     third = list(TRACE.chunks())[2]
     assert third.queue_s == pytest.approx(0.15)
@@ -68,14 +76,14 @@ def test_a_nested_stage_is_not_counted_twice() -> None:
 
 
 def test_word_latency_is_from_the_end_of_the_word_to_its_first_correct_appearance() -> None:
-    red, fox, ran = word_delays(TRACE, WORDS, shown_texts(TRACE))
+    red, fox, ran = word_delays(TRACE, WORDS, shown_texts(TRACE.texts))
     assert red.latency_s == pytest.approx(0.90 - 0.30)
     assert fox.latency_s == pytest.approx(1.00 - 0.55)
     assert ran.latency_s == pytest.approx(1.10 - 0.90)
 
 
 def test_stabilisation_runs_to_the_last_change() -> None:
-    red, fox, ran = word_delays(TRACE, WORDS, shown_texts(TRACE))
+    red, fox, ran = word_delays(TRACE, WORDS, shown_texts(TRACE.texts))
     # "red" was lost to "bed" and came back with the final text.
     assert red.stabilisation_s == pytest.approx(1.30 - 0.90)
     assert red.committed_s == pytest.approx(1.30 - 0.30)
@@ -84,7 +92,7 @@ def test_stabilisation_runs_to_the_last_change() -> None:
 
 
 def test_waterfall_of_a_word_on_paper() -> None:
-    red, _, ran = word_delays(TRACE, WORDS, shown_texts(TRACE))
+    red, _, ran = word_delays(TRACE, WORDS, shown_texts(TRACE.texts))
     assert red.waterfall == pytest.approx(
         {
             "buffering": 0.20,  # ends at 0.30, its chunk at 0.50
@@ -114,7 +122,7 @@ def test_look_ahead_and_emission_are_told_apart() -> None:
 
 def test_a_word_shown_before_it_ends_has_a_negative_latency_which_is_kept() -> None:
     trace = trace_of(1.0, 0.5, 0.0, (chunk(0.5, 0.5, 0.6, "yes"), chunk(1.0, 1.0, 1.1), chunk(1.0, 1.1, 1.2)))
-    (delay,) = word_delays(trace, (Word("yes", 0.2, 0.8),), shown_texts(trace))
+    (delay,) = word_delays(trace, (Word("yes", 0.2, 0.8),), shown_texts(trace.texts))
     assert delay.latency_s == pytest.approx(-0.2)
     assert delay.waterfall is not None
     assert delay.waterfall["emission"] == pytest.approx(-0.5)
@@ -123,7 +131,7 @@ def test_a_word_shown_before_it_ends_has_a_negative_latency_which_is_kept() -> N
 
 def test_a_word_never_recognised_has_no_latency_and_one_lost_at_the_end_no_stable_time() -> None:
     trace = trace_of(1.0, 0.5, 0.0, (chunk(0.5, 0.5, 0.6, "yes"), chunk(1.0, 1.0, 1.1, "yet")))
-    yes, no = word_delays(trace, (Word("yes", 0.1, 0.3), Word("no", 0.6, 0.8)), shown_texts(trace))
+    yes, no = word_delays(trace, (Word("yes", 0.1, 0.3), Word("no", 0.6, 0.8)), shown_texts(trace.texts))
     assert yes.latency_s == pytest.approx(0.3)
     assert yes.stabilisation_s is None
     assert no.latency_s is None
@@ -133,27 +141,27 @@ def test_a_word_is_not_credited_before_it_is_spoken() -> None:
     words = (Word("the", 0.0, 0.2), Word("cat", 0.3, 0.5), Word("the", 1.2, 1.4))
     texts = ("cat the", "the cat the")
     trace = trace_of(1.5, 0.75, 0.0, (chunk(0.75, 0.75, 0.8, texts[0]), chunk(1.5, 1.5, 1.6, texts[1])))
-    delays = word_delays(trace, words, shown_texts(trace))
+    delays = word_delays(trace, words, shown_texts(trace.texts))
     assert delays[2].shown_s == pytest.approx(1.6)
 
 
 def test_of_two_equal_words_the_earlier_is_shown_first() -> None:
     words = (Word("no", 0.0, 0.2), Word("no", 0.3, 0.5))
     trace = trace_of(1.0, 1.0, 0.0, (chunk(1.0, 1.0, 1.1, "no"), chunk(1.0, 1.1, 1.2, "no no")))
-    first, second = word_delays(trace, words, shown_texts(trace))
+    first, second = word_delays(trace, words, shown_texts(trace.texts))
     assert (first.shown_s, second.shown_s) == (pytest.approx(1.1), pytest.approx(1.2))
 
 
 def test_first_word_final_text_and_algorithmic_latency() -> None:
-    first = first_shown_by(shown_texts(TRACE))
-    assert first_word_latency(TRACE, WORDS, first) == (pytest.approx(0.80), pytest.approx(0.90))
-    assert first_word_latency(TRACE, (), first_shown_by([])) == (None, None)
-    assert final_latency(TRACE, WORDS) == (pytest.approx(0.40), pytest.approx(0.30))
+    first = first_shown_by(shown_texts(TRACE.texts))
+    assert first_word_latency(DONE_S, WORDS, first) == (pytest.approx(0.80), pytest.approx(0.90))
+    assert first_word_latency(DONE_S, (), first_shown_by([])) == (None, None)
+    assert final_latency(TRACE.due_s.tolist(), DONE_S, WORDS) == (pytest.approx(0.40), pytest.approx(0.30))
     assert algorithmic_latency(0.160, 0.040) == (pytest.approx(0.200), pytest.approx(0.120))
 
 
 def test_revised_words_and_erasure_on_paper() -> None:
-    texts = shown_texts(TRACE)
+    texts = shown_texts(TRACE.texts)
     # box → fox, red → bed, bed → red.
     assert unstable_words(texts) == 3
     # "red box" → "red fox" erases 1; → "bed fox ran" erases 2; → "red fox ran" erases 3.
@@ -162,15 +170,15 @@ def test_revised_words_and_erasure_on_paper() -> None:
 
 def test_words_that_only_move_are_not_revised() -> None:
     trace = trace_of(1.0, 1.0, 0.0, (chunk(1, 1, 2, "b c"), chunk(1, 2, 3, "a b c")))
-    assert unstable_words(shown_texts(trace)) == 0
-    assert erased_words(shown_texts(trace)) == 2
+    assert unstable_words(shown_texts(trace.texts)) == 0
+    assert erased_words(shown_texts(trace.texts)) == 2
 
 
 def test_a_word_is_committed_when_it_and_all_before_it_stay() -> None:
-    commits = committing_texts(shown_texts(TRACE))
+    commits = committing_texts(shown_texts(TRACE.texts))
     assert commits == [3, 3, 3]  # "bed" was lost with the last text
     calm = trace_of(1.0, 0.5, 0.0, (chunk(0.5, 0.5, 0.6, "a b"), chunk(1, 1, 1.1, "a c")))
-    assert committing_texts(shown_texts(calm)) == [0, 1]
+    assert committing_texts(shown_texts(calm.texts)) == [0, 1]
 
 
 def test_lagging_on_paper() -> None:
@@ -198,10 +206,10 @@ def test_a_periodic_queue_is_no_backlog_and_a_growing_one_is() -> None:
         return trace_of(0.1 * len(services), 0.1, 0.0, (*chunks, chunk(0.1 * len(services), done, done)))
 
     decodes_every_half_second = stream([0.001, 0.001, 0.001, 0.001, 0.3] * 10)
-    assert backlog_slope(decodes_every_half_second) == pytest.approx(0.0, abs=1e-9)
+    assert slope(decodes_every_half_second) == pytest.approx(0.0, abs=1e-9)
     too_slow = stream([0.15] * 50)
-    assert backlog_slope(too_slow) == pytest.approx(0.5, rel=0.05)
-    assert backlog_slope(stream([0.01] * 5)) is None
+    assert slope(too_slow) == pytest.approx(0.5, rel=0.05)
+    assert slope(stream([0.01] * 5)) is None
 
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6).map(" ".join)
@@ -227,7 +235,7 @@ def streams(draw: st.DrawFn) -> tuple[Trace, tuple[Word, ...]]:
 @given(streams())
 def test_the_waterfall_adds_up_to_the_latency_whatever_the_stream(stream: tuple[Trace, tuple[Word, ...]]) -> None:
     trace, words = stream
-    for delay in word_delays(trace, words, shown_texts(trace)):
+    for delay in word_delays(trace, words, shown_texts(trace.texts)):
         if delay.waterfall is None:
             assert delay.latency_s is None
         else:
@@ -239,7 +247,7 @@ def test_the_waterfall_adds_up_to_the_latency_whatever_the_stream(stream: tuple[
 @given(streams())
 def test_what_is_stable_was_shown_before_and_is_in_the_final_text(stream: tuple[Trace, tuple[Word, ...]]) -> None:
     trace, words = stream
-    texts = shown_texts(trace)
+    texts = shown_texts(trace.texts)
     delays = word_delays(trace, words, texts)
     stable = [delay for delay in delays if delay.stable_s is not None]
     assert all(delay.shown_s is not None and delay.stabilisation_s >= 0 for delay in stable)  # type: ignore[operator]

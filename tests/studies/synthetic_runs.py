@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 
 # As on the machine of METHOD.md: a process is a little fast or slow as a whole (1.3 %), and what it does one time
 # and the next differs less (0.4 %).

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from stored_runs import DATA, REAL
 
-from stopwav.record import Header, Piece, Record, now, read_first_pieces
+from stopwav.piece import Piece
+from stopwav.record import Header, Record, now, read_first_pieces
 from stopwav.studies.forecast import EARLIER_BYTES, forecast
 from stopwav.studies.study import find_study
 

@@ -10,7 +10,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stopwav.record import Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Record, Result
 from stopwav.report.chart import Chart
 from stopwav.report.document import Cell, Column, Detail, Document, Row, Source, Table
 from stopwav.report.text import format_interval

@@ -31,7 +31,7 @@ PACKAGES = (
     "transformers",
     "soundfile",
     "soxr",
-    "jiwer",
+    "rapidfuzz",
 )
 
 # They set how many threads the numeric libraries start.

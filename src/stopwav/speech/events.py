@@ -6,7 +6,7 @@ would take gigabytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,8 +19,6 @@ Integers = NDArray[np.int64]
 
 # Nanoseconds: finer than any clock used here, and rounding keeps `start = max(due, previous done)` exact.
 _DIGITS = 9
-# Two clock readings of one moment may differ by rounding.
-_TOLERANCE_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -187,13 +185,21 @@ class TraceBuilder:
         self._times.append((chunk.due_s, chunk.start_s, chunk.done_s))
         self._stages += [(index, stage) for stage in chunk.stages]
         for text in chunk.hypotheses:
-            self._changes.append(_change(index, self._text, text))
+            self._changes.append(text_change(index, self._text, text))
             self._text = text
 
     def trace(self, audio_s: float, chunk_s: float, lookahead_s: float) -> Trace:
         """Return the trace of the chunks so far."""
         due_s, start_s, done_s = np.array(self._times, dtype=float).reshape(-1, 3).T
-        stages = _stage_columns([(i, stage.path, stage.start_s, stage.duration_s) for i, stage in self._stages])
+        rows = [(index, stage.path, stage.start_s, stage.duration_s) for index, stage in self._stages]
+        paths, path, chunk, stage_start_s, duration_s = stage_lists(rows)
+        stages = StageColumns(
+            tuple(paths),
+            np.array(path, dtype=np.int64),
+            np.array(chunk, dtype=np.int64),
+            np.array(stage_start_s, dtype=float),
+            np.array(duration_s, dtype=float),
+        )
         return Trace(audio_s, chunk_s, lookahead_s, due_s, start_s, done_s, stages, tuple(self._changes))
 
 
@@ -205,6 +211,17 @@ def trace_of(audio_s: float, chunk_s: float, lookahead_s: float, chunks: Iterabl
     return builder.trace(audio_s, chunk_s, lookahead_s)
 
 
+def stage_lists(
+    rows: Sequence[tuple[int, str, float, float]],
+) -> tuple[list[str], list[int], list[int], list[float], list[float]]:
+    """Return the paths, and of each execution its path, chunk, start and duration; rows are chunk, path and times."""
+    if not rows:
+        return [], [], [], [], []
+    chunk, path, start_s, duration_s = map(list, zip(*rows, strict=True))
+    paths = {name: number for number, name in enumerate(dict.fromkeys(path))}
+    return list(paths), [paths[name] for name in path], chunk, start_s, duration_s
+
+
 def last_text(changes: Sequence[TextChange]) -> str:
     """Return the text after all changes."""
     text = ""
@@ -213,61 +230,8 @@ def last_text(changes: Sequence[TextChange]) -> str:
     return text
 
 
-def trace_from_json(fields: Mapping[str, Any]) -> Trace:
-    """Return the trace that `to_json` wrote, now or in format 1; raise ValueError where it cannot have happened."""
-    audio_s, chunk_s, lookahead_s = lengths = (fields["audio_s"], fields["chunk_s"], fields["lookahead_s"])
-    if not all(isinstance(length, (int, float)) and 0 <= length < np.inf for length in lengths):
-        raise ValueError(f"audio_s, chunk_s and lookahead_s are {lengths}")
-    times: Any
-    if "chunks" in fields:
-        times, stages, texts = _first_format(fields["chunks"])
-    else:
-        times = [fields[name] for name in ("due", "start", "done")]
-        own = fields["stages"]
-        stages = StageColumns(
-            own["paths"],
-            np.array(own["path"], dtype=np.int64),
-            np.array(own["chunk"], dtype=np.int64),
-            np.array(own["start"], dtype=float),
-            np.array(own["duration"], dtype=float),
-        )
-        texts = tuple(map(TextChange._make, fields["texts"]))
-    due_s, start_s, done_s = (np.array(column, dtype=float) for column in times)
-    trace = Trace(audio_s, chunk_s, lookahead_s, due_s, start_s, done_s, stages, texts)
-    _check(trace)
-    return trace
-
-
-def _first_format(chunks: Sequence[Mapping[str, Any]]) -> tuple[Any, StageColumns, tuple[TextChange, ...]]:
-    """The columns of a trace that has an object per chunk, with its stages and the whole of its texts."""
-    stages = [(index, *stage) for index, chunk in enumerate(chunks) for stage in chunk.get("stages", ())]
-    changes, before = [], ""
-    for index, chunk in enumerate(chunks):
-        for text in chunk.get("text", ()):
-            changes.append(_change(index, before, text))
-            before = text
-    times = [[chunk[name] for chunk in chunks] for name in ("due", "start", "done")]
-    return times, _stage_columns(stages), tuple(changes)
-
-
-def _stage_columns(rows: Sequence[tuple[int, str, float, float]]) -> StageColumns:
-    """The columns of rows of chunk, path, start and duration."""
-    if not rows:
-        none = np.zeros(0, dtype=np.int64)
-        return StageColumns((), none, none, np.zeros(0), np.zeros(0))
-    chunk, path, start_s, duration_s = zip(*rows, strict=True)
-    paths = {name: number for number, name in enumerate(dict.fromkeys(path))}
-    return StageColumns(
-        tuple(paths),
-        np.array([paths[name] for name in path]),
-        np.array(chunk),
-        np.array(start_s, dtype=float),
-        np.array(duration_s, dtype=float),
-    )
-
-
-def _change(chunk: int, before: str, text: str) -> TextChange:
-    """The change from one text to the next."""
+def text_change(chunk: int, before: str, text: str) -> TextChange:
+    """Return the change from one text to the next."""
     if text.startswith(before):
         return TextChange(chunk, len(before), text[len(before) :])
     shared, most = 0, min(len(before), len(text))
@@ -278,46 +242,6 @@ def _change(chunk: int, before: str, text: str) -> TextChange:
         else:
             most = middle - 1
     return TextChange(chunk, shared, text[shared:])
-
-
-def _check(trace: Trace) -> None:
-    """Raise ValueError where the times or texts of a trace contradict each other."""
-    due_s, start_s, done_s = trace.due_s, trace.start_s, trace.done_s
-    count = due_s.size
-    if not due_s.shape == start_s.shape == done_s.shape == (count,):
-        raise ValueError(f"{due_s.size} chunks are due, {start_s.size} start, {done_s.size} are done")
-    if not np.isfinite(done_s.sum() + start_s.sum() + due_s.sum()):
-        raise ValueError("the time of a chunk is not a number")
-    _refuse_any(done_s < start_s, "is done before it starts")
-    _refuse_any(due_s < 0, "is due before the stream begins")
-    _refuse_any(due_s[1:] < due_s[:-1], "is due after the next one")
-    _refuse_any(start_s[1:] < done_s[:-1] - _TOLERANCE_S, "is not done when the next one starts")
-    _check_stages(trace.stages, count)
-    before, length = 0, 0
-    for chunk, kept, added in trace.texts:
-        if not (before <= chunk < count and 0 <= kept <= length):
-            raise ValueError(f"text {(chunk, kept, added)!r:.60} does not follow from the one before")
-        before, length = chunk, kept + len("" + added)
-
-
-def _check_stages(stages: StageColumns, count: int) -> None:
-    size = stages.path.size
-    if not stages.path.shape == stages.chunk.shape == stages.start_s.shape == stages.duration_s.shape == (size,):
-        raise ValueError("the columns of its stages have different lengths")
-    if not all(isinstance(path, str) for path in stages.paths) or len(set(stages.paths)) < len(stages.paths):
-        raise ValueError(f"its stages are named {list(stages.paths)!r:.60}")
-    if not size:
-        return
-    for column, most in ((stages.path, len(stages.paths)), (stages.chunk, count)):
-        if column.min() < 0 or column.max() >= most:
-            raise ValueError("a stage is of a chunk or path that is not there")
-    if not (np.isfinite(stages.start_s.sum() + stages.duration_s.sum()) and stages.duration_s.min() >= 0):
-        raise ValueError("a stage has a duration below 0, or a time that is not a number")
-
-
-def _refuse_any(wrong: NDArray[np.bool_], reason: str) -> None:
-    if wrong.any():
-        raise ValueError(f"chunk {int(wrong.argmax()) + 1} {reason}")
 
 
 def _rounded(column: Floats) -> list[float]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stopwav.speech.events import Floats, Integers, Trace
+from stopwav.speech.events import Floats, Integers, TextChange, Trace
 from stopwav.speech.growing_text import GrowingText
 from stopwav.speech.matching import Matcher, matches
 from stopwav.speech.utterance import Word
@@ -85,11 +85,11 @@ def reconstructed_lags(trace: Trace) -> list[float]:
     return lags
 
 
-def shown_texts(trace: Trace) -> list[ShownText]:
+def shown_texts(changes: Sequence[TextChange]) -> list[ShownText]:
     """Return the texts a listener saw, in order, each change once."""
     text = GrowingText()
     texts: list[ShownText] = []
-    for chunk, kept, added in trace.texts:
+    for chunk, kept, added in changes:
         count = len(text.words)
         same, new = text.change(kept, added)
         if new or same < count:
@@ -105,17 +105,23 @@ def final_words(texts: Sequence[ShownText]) -> list[str]:
     return words
 
 
-def match_words(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText]) -> WordTexts:
-    """Return which text first shows each reference word, and since which text it never changed."""
+def match_words(due_s: Sequence[float], words: Sequence[Word], texts: Sequence[ShownText]) -> WordTexts:
+    """Return which text first shows each reference word, and since which text it never changed.
+
+    `due_s` is when each chunk is due.
+    """
     matcher = Matcher([word.text for word in words])
     starts_s = sorted(word.start_s for word in words)
     first, stable = [-1] * len(words), [-1] * len(words)
     present: list[int] = []
     for number, text in enumerate(texts):
-        start, matched = matcher.change(text.kept, text.added, _words_begun(trace, text.chunk, starts_s))
+        # With the last chunk the stream has ended.
+        begun = len(words) if text.chunk == len(due_s) - 1 else bisect_left(starts_s, due_s[text.chunk])
+        start, matched = matcher.change(text.kept, text.added, begun)
         place = bisect_left(present, start)
-        for position in set(present[place:]).difference(matched):
-            stable[position] = -1
+        if place < len(present):
+            for position in set(present[place:]).difference(matched):
+                stable[position] = -1
         present[place:] = matched
         for position in matched:
             if first[position] < 0:
@@ -125,15 +131,9 @@ def match_words(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText])
     return WordTexts(first, stable)
 
 
-def _words_begun(trace: Trace, chunk: int, starts_s: Sequence[float]) -> int:
-    if chunk == len(trace.due_s) - 1:
-        return len(starts_s)
-    return bisect_left(starts_s, trace.due_s[chunk])
-
-
 def word_delays(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText]) -> list[WordDelay]:
     """Return the delay of each reference word, with `None` where it was never in the hypothesis."""
-    found = match_words(trace, words, texts)
+    found = match_words(trace.due_s.tolist(), words, texts)
     delays = []
     for word, first, stable in zip(words, found.first, found.stable, strict=True):
         if first < 0:
@@ -148,7 +148,7 @@ def word_delays(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText])
 def waterfall(trace: Trace, word: Word, chunk: int) -> dict[str, float]:
     """Return the parts of a word's latency, which add up to it, for a word first shown by the given chunk."""
     end_s = np.array([word.end_s])
-    earliest = earliest_chunks(trace, end_s)
+    earliest = np.array([earliest_chunk(trace.due_s.tolist(), word.end_s + trace.lookahead_s)])
     stages = {name: trace.stage_seconds[name] for name in STAGES if name in trace.stage_seconds}
     parts = waterfalls(
         trace.due_s, trace.start_s, trace.done_s, stages, end_s, trace.lookahead_s, earliest, np.array([chunk])
@@ -156,10 +156,9 @@ def waterfall(trace: Trace, word: Word, chunk: int) -> dict[str, float]:
     return {part: float(seconds[0]) for part, seconds in parts.items()}
 
 
-def earliest_chunks(trace: Trace, end_s: Floats) -> Integers:
-    """Return for the end of each word the first chunk that could show it; near the end, the last."""
-    earliest = np.searchsorted(trace.due_s, end_s + trace.lookahead_s)
-    return np.minimum(earliest, len(trace.due_s) - 1)
+def earliest_chunk(due_s: Sequence[float], needed_s: float) -> int:
+    """Return the first chunk by which so much audio was heard, of chunks that are due then; at the end, the last."""
+    return min(bisect_left(due_s, needed_s), len(due_s) - 1)
 
 
 def waterfalls(
@@ -197,21 +196,19 @@ def first_shown_by(texts: Sequence[ShownText]) -> int:
     return next((text.chunk for text in texts if text.kept or text.added), -1)
 
 
-def first_word_latency(trace: Trace, words: Sequence[Word], chunk: int) -> tuple[float | None, float | None]:
+def first_word_latency(done_s: Sequence[float], words: Sequence[Word], chunk: int) -> tuple[float | None, float | None]:
     """Return the time to first partial from the start of the first word, and from the start of the stream.
 
-    `chunk` is the first that showed a word, or -1.
+    `done_s` is when each chunk is done, `chunk` the first that showed a word, or -1.
     """
     if chunk < 0:
         return None, None
-    time_s = float(trace.done_s[chunk])
-    return (time_s - words[0].start_s if words else None), time_s
+    return (done_s[chunk] - words[0].start_s if words else None), done_s[chunk]
 
 
-def final_latency(trace: Trace, words: Sequence[Word]) -> tuple[float | None, float]:
+def final_latency(due_s: Sequence[float], done_s: Sequence[float], words: Sequence[Word]) -> tuple[float | None, float]:
     """Return the latency of the final text from the end of the last word, and from the end of the stream."""
-    done_s = float(trace.done_s[-1])
-    return (done_s - words[-1].end_s if words else None), done_s - float(trace.due_s[-1])
+    return (done_s[-1] - words[-1].end_s if words else None), done_s[-1] - due_s[-1]
 
 
 def unstable_words(texts: Sequence[ShownText]) -> int:
@@ -252,19 +249,22 @@ def committing_texts(texts: Sequence[ShownText]) -> list[int]:
     return commits
 
 
-def backlog_slope(trace: Trace) -> float | None:
-    """Return the seconds of backlog gained per second of audio, from the queue's low points; `None` if too short."""
+def backlog_slope(due_s: Sequence[float], start_s: Sequence[float]) -> float | None:
+    """Return the seconds of backlog gained per second of audio, from the queue's low points; `None` if too short.
+
+    The times are those of the chunks, of which the last has no audio.
+    """
     lows: dict[int, tuple[float, float]] = {}
-    for due_s, queue_s in zip(trace.due_s[:-1].tolist(), trace.queue_s[:-1].tolist(), strict=True):
-        window = int(due_s / BACKLOG_WINDOW_S)
-        if window not in lows or queue_s < lows[window][1]:
-            lows[window] = (due_s, queue_s)
+    for due, start in zip(due_s[:-1], start_s[:-1], strict=True):
+        window = int(due / BACKLOG_WINDOW_S)
+        if window not in lows or start - due < lows[window][1]:
+            lows[window] = (due, start - due)
     if len(lows) < 2:
         return None
-    mean_due = sum(due_s for due_s, _ in lows.values()) / len(lows)
-    mean_queue = sum(queue_s for _, queue_s in lows.values()) / len(lows)
-    covariance = sum((due_s - mean_due) * (queue_s - mean_queue) for due_s, queue_s in lows.values())
-    return covariance / sum((due_s - mean_due) ** 2 for due_s, _ in lows.values())
+    mean_due = sum(due for due, _ in lows.values()) / len(lows)
+    mean_queue = sum(queue for _, queue in lows.values()) / len(lows)
+    covariance = sum((due - mean_due) * (queue - mean_queue) for due, queue in lows.values())
+    return covariance / sum((due - mean_due) ** 2 for due, _ in lows.values())
 
 
 def average_lagging(delays_s: Sequence[float], audio_s: float, target_words: int) -> float | None:

@@ -77,6 +77,9 @@ def median_interval(values: ArrayLike, confidence: float = 0.95) -> tuple[float,
     return float(np.median(array)), float(array[ranks[0] - 1]), float(array[ranks[1] - 1])
 
 
+_MANY = 10_000  # values from which on not every count is looked at
+
+
 @lru_cache(maxsize=4096)
 def quantile_ranks(n: int, p: float, confidence: float = 0.95) -> tuple[int, int] | None:
     """Return the ranks, from 1, of the two of `n` sorted values that enclose the p-quantile; None with too few values.
@@ -87,17 +90,21 @@ def quantile_ranks(n: int, p: float, confidence: float = 0.95) -> tuple[int, int
     if not (0 < p < 1 and 0 < confidence < 1):
         raise ValueError(f"p and confidence must lie between 0 and 1, not {p} and {confidence}")
     tail = (1 - confidence) / 2
-    k = np.arange(n + 1)
-    with np.errstate(divide="ignore"):
-        ratios = np.log((n - k[1:] + 1) / k[1:]) + math.log(p / (1 - p))
-    below = np.cumsum(np.exp(n * math.log1p(-p) + np.concatenate(([0.0], np.cumsum(ratios)))))  # P(B ≤ k)
+    # Of many values only the counts near n p matter: the others together have a probability below 1e-30.
+    reach = math.inf if n <= _MANY else 12 * math.sqrt(n * p * (1 - p))
+    start, end = max(0, math.ceil(n * p - reach)) if n > _MANY else 0, min(n, n * p + reach)
+    k = np.arange(start, int(end) + 1)
+    ratios = np.log((n - k[1:] + 1) / k[1:]) + math.log(p / (1 - p))
+    first = math.lgamma(n + 1) - math.lgamma(start + 1) - math.lgamma(n - start + 1) if start else 0.0
+    first += start * math.log(p) + (n - start) * math.log1p(-p)
+    below = np.cumsum(np.exp(first + np.concatenate(([0.0], np.cumsum(ratios)))))  # P(B ≤ k)
     at_least = 1 - np.concatenate(([0.0], below[:-1]))  # P(B ≥ k)
     # Rounding must not cost a rank where the tail is met exactly.
-    low = int(np.searchsorted(below, tail * (1 + 1e-9), side="right"))
+    low = start + int(np.searchsorted(below, tail * (1 + 1e-9), side="right"))
     reachable = np.flatnonzero(at_least <= tail * (1 + 1e-9))
     if low < 1 or not reachable.size:
         return None
-    return low, int(reachable[0])
+    return low, start + int(reachable[0])
 
 
 def _t_density(t: float, df: float) -> float:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from stopwav.errors import Caution
-from stopwav.record import NO_TRANSCRIPT, Header, Piece
+from stopwav.piece import Piece
+from stopwav.record import NO_TRANSCRIPT, Header
 from stopwav.speech.corpus import Corpus, Utterance, Word
 from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stopwav.record import Piece
+from stopwav.piece import Piece
 from stopwav.stats import Estimate
 
 # An engine that takes one utterance after the other never runs out of memory: beyond this the search stops and says so.

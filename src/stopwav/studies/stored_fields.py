@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 from stopwav.studies.spec import Spec, format_validation_error
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -154,27 +155,11 @@ def readable(record: Record, what: str, then: str = "measure again") -> Iterator
 
 def place_of(record: Record, key: Sequence[str | int] | None) -> str:
     """Return the file, with the line that holds the piece of a key or, without one, the header."""
-    number = 1 if key is None else _line_of(record, {"key": list(key)})
+    piece = None if key is None else record.find(tuple(key))
+    number = 1 if key is None else None if piece is None else piece.line
     return str(record.path) if number is None else f"{record.path}:{number}"
 
 
 def end_line(record: Record) -> str:
     """Return the file, with its line that says that the run is complete."""
-    number = _line_of(record, {"kind": "end"})
-    return str(record.path) if number is None else f"{record.path}:{number}"
-
-
-def _line_of(record: Record, fields: dict[str, Any]) -> int | None:
-    """The number of the first line with these fields, which is looked up only once something is wrong."""
-    try:
-        with record.path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    read = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(read, dict) and fields.items() <= read.items():
-                    return number
-    except (OSError, TypeError):
-        pass  # a run that was never saved has no lines
-    return None
+    return str(record.path) if record.end_line is None else f"{record.path}:{record.end_line}"

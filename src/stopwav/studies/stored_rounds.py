@@ -13,7 +13,8 @@ from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.plan import Plan, Workload
 from stopwav.measure.rounds import Round, interleave_rounds, measure
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.studies.piece_kinds import Key
 from stopwav.studies.resume import AGAIN
 from stopwav.studies.stored_fields import (

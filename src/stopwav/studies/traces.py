@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from stopwav.errors import Caution, StopwavError
+from stopwav.piece import Piece
 from stopwav.profiling.schedule import parse_schedule, schedule_text
-from stopwav.record import Piece, Record
+from stopwav.record import Record
 
 
 def _read_schedule(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stopwav.errors import Status
 from stopwav.measure.process import FreshProcess, Outcome
-from stopwav.record import Piece
+from stopwav.piece import Piece
 
 # Models of gigabytes from a slow disk take minutes.
 LOAD_LIMIT_S = 600.0

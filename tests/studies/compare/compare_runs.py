@@ -7,7 +7,8 @@ from typing import Any
 import stopwav
 from stopwav import Plan, Round
 from stopwav.measure.sampler import Samples
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 from stopwav.studies.compare.pieces import length_place
 from stopwav.studies.compare.spec import CompareSpec, round_inputs
 from stopwav.studies.stored_rounds import round_to_piece

@@ -7,7 +7,8 @@ import pytest
 
 from stopwav.measure import energy_series, sampled_power
 from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.compare import engine_runner, passes
 from stopwav.studies.stored_rounds import RoundPlace

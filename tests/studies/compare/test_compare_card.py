@@ -13,7 +13,8 @@ from compare_runs import info, made_up
 import stopwav
 from stopwav import StopwavError
 from stopwav.measure.energy_series import WindowEnergy
-from stopwav.record import Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Record, Result
 from stopwav.studies.compare import study as compare
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.results import compare_results

@@ -14,7 +14,8 @@ from compare_runs import info, made_up, modules, whole
 
 import stopwav
 from stopwav.errors import Caution
-from stopwav.record import Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Record, Result
 from stopwav.report.chart import COLOURS, Chart, chart_svg
 from stopwav.report.csv_table import csv_table
 from stopwav.report.document import Detail

@@ -9,7 +9,8 @@ from metered import meter_steadily, metered_runner, skip_round
 
 import stopwav
 from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.studies.compare import forecast as forecast_module
 from stopwav.studies.compare import passes
 from stopwav.studies.compare import run as run_module

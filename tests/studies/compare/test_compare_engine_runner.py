@@ -9,7 +9,8 @@ from compare_runs import FAST
 from metered import meter_nothing, meter_steadily
 
 from stopwav import StopwavError
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 from stopwav.studies.compare.engine_runner import EngineRunner
 from stopwav.studies.compare.external_meter import await_readings, copy_readings
 from stopwav.studies.compare.passes import find_run_meters

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 
 CHUNK_S, LOOKAHEAD_S, CHUNKS = 0.16, 0.04, 100
 FEATURES_S, COPY_S, INFERENCE_S = 0.001, 0.0001, 0.020

@@ -12,8 +12,9 @@ import stopwav
 from stopwav.measure.clock import Pace
 from stopwav.record import Record
 from stopwav.speech.corpus import Utterance, load_corpus
-from stopwav.speech.events import Trace, trace_from_json
+from stopwav.speech.events import Trace
 from stopwav.speech.latency import final_words, reconstructed_lags, shown_texts, word_delays
+from stopwav.speech.stored_trace import trace_from_json
 from stopwav.speech.wer import ErrorCount, count_errors
 from stopwav.stats import nearest_rank
 from stopwav.studies.latency.streams import StreamRunner
@@ -187,7 +188,7 @@ def test_the_waterfall_adds_up_on_real_speech(pocketsphinx: StreamRunner, shorte
     checked = 0
     for utterance in shortest[3:6]:
         trace = streamed(pocketsphinx, utterance)
-        for delay in word_delays(trace, utterance.words, shown_texts(trace)):
+        for delay in word_delays(trace, utterance.words, shown_texts(trace.texts)):
             if delay.waterfall is not None:
                 assert sum(delay.waterfall.values()) == pytest.approx(delay.latency_s, abs=1e-6)
                 checked += 1
@@ -224,7 +225,7 @@ def test_librispeech_comes_out_as_others_measured_it(librispeech: Path, engine: 
     runner, errors, factors = StreamRunner(engine, None), ErrorCount(), []
     for utterance in load_corpus(str(librispeech)).utterances:
         trace = streamed(runner, utterance)
-        errors += count_errors(utterance.text, " ".join(final_words(shown_texts(trace))))
+        errors += count_errors(utterance.text, " ".join(final_words(shown_texts(trace.texts))))
         factors.append(sum(chunk.service_s for chunk in trace.chunks()) / trace.audio_s)
     assert errors.wer is not None
     assert low < errors.wer < high

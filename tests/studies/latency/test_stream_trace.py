@@ -11,7 +11,7 @@ from command_line import command
 from stored_runs import FAILURES, HOSTILE, REAL, changed, found_in, renamed
 
 from stopwav.record import Record
-from stopwav.speech.events import trace_from_json
+from stopwav.speech.stored_trace import trace_from_json
 from stopwav.studies.latency.stream_trace import TEXT, UTTERANCES, WORK, stream_trace
 
 Event = dict[str, Any]

@@ -9,7 +9,8 @@ from stopwav import Plan, Round
 from stopwav.measure.machine import describe
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
-from stopwav.record import Header, Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Header, Record, Result
 from stopwav.studies.loss.batch_sets import batch_sets, corpus_of
 from stopwav.studies.loss.rounds import step_key
 from stopwav.studies.loss.spec import LossSpec

@@ -7,8 +7,8 @@ import pytest
 from loss_runs import own
 
 from stopwav import StopwavError
+from stopwav.piece import Piece
 from stopwav.profiling.schedule import Schedule
-from stopwav.record import Piece
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss import traces
 from stopwav.studies.loss.loss_step import LossSetup

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stopwav.record import Header, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Header, Record
 from stopwav.studies.step.spec import StepSpec
 
 PHASES = ("data", "forward", "loss", "backward", "optimizer", "rest")

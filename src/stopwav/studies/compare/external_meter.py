@@ -9,7 +9,8 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.measure.meter_log import MeterLog, log_files, read_growing_log, read_meter_log, wait_for_reading
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.studies.compare.pieces import (
     EXTERNAL,
     METER_LOG,

@@ -12,7 +12,8 @@ from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import Outcome
 from stopwav.measure.sampler import MAX_WARMUP_S
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.compare.engine_runner import EngineRunner, device_of
 from stopwav.studies.compare.external_meter import copy_readings, log_interval_s

@@ -11,7 +11,8 @@ from stopwav.measure.counter_check import CounterResolution
 from stopwav.measure.energy_series import WindowEnergy
 from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.text import normalise
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.studies.compare.pieces import METER_LOG, METERS, length_place
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, round_inputs
 from stopwav.studies.corpus_header import engine_names
@@ -198,7 +199,7 @@ def missing_keys(record: Record) -> Iterator[Key]:
             for frames in spec.frames:
                 yield from missing_rounds(record, length_place(name, frames), index)
     yield from _missing_samples(record, spec, present)
-    # Earlier versions counted no operations, and did not measure energy in as many rounds.
+    # A run from before the plan had a version may lack these.
     if record.header.plan_version >= 1:
         for name in present:
             yield from _missing_operations(record, spec, name)
@@ -207,7 +208,7 @@ def missing_keys(record: Record) -> Iterator[Key]:
 
 
 def _missing_samples(record: Record, spec: CompareSpec, names: Sequence[str]) -> Iterator[Key]:
-    """The inputs that are not transcribed yet; earlier versions had none of an engine that failed at every length."""
+    """The inputs that are not transcribed yet; without a version of the plan, an engine may have none at all."""
     sampled = {key[2] for key in record.keys if key[0] == "sample"}
     planned = [name for name in names if name in sampled or record.header.plan_version >= 1]
     for index in range(spec.rounds if planned else 0):

@@ -14,10 +14,11 @@ from stopwav.measure.memory import limit_host_memory
 from stopwav.measure.plan import Workload
 from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
+from stopwav.piece import Piece
 from stopwav.profiling.schedule import TraceOptions
 from stopwav.profiling.trace_additions import OPERATOR, Trace, add_stages, new_trace_path, write_trace
 from stopwav.profiling.trace_file import TraceFile
-from stopwav.record import Piece, Record
+from stopwav.record import Record
 from stopwav.studies.grid.cell import BatchCall, CellWorkload, GridCell, cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
 from stopwav.studies.traces import failed_trace_warning, traces_folder

@@ -9,7 +9,8 @@ from statistics import median
 
 import numpy as np
 
-from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record
 from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank

@@ -8,9 +8,9 @@ from statistics import median
 
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
-from stopwav.record import Piece
+from stopwav.piece import Piece
 from stopwav.speech.corpus import load_corpus
-from stopwav.speech.events import trace_from_json
+from stopwav.speech.stored_trace import trace_from_json
 from stopwav.studies.forecast import (
     ASSUMED_LOAD_S,
     ASSUMED_RTF,

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Piece
+from stopwav.piece import Piece
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED
 from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import STAGES, WATERFALL, algorithmic_latency
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of

@@ -19,8 +19,6 @@ def latency_pieces(record: Record) -> list[PieceKind]:
         PieceKind("stream", (rounds, names, frozenset(_utterance_ids(record.header)))),
         PieceKind("load", (rounds, names, ANY_COUNT), StoredLoad),
         PieceKind("memory", (rounds, names), StoredHostPeak),
-        # With the number of the process, as files that other programs wrote have it.
-        PieceKind("memory", (rounds, names, ANY_COUNT), StoredHostPeak),
     ]
 
 
@@ -35,7 +33,7 @@ def _planned(record: Record) -> Iterator[Key]:
     for index in range(spec.rounds):
         for name in names:
             yield from (("stream", index, name, utterance) for utterance in utterances)
-            # Earlier versions measured memory only where the process was still alive.
+            # Before the plan had a version, memory was measured only where the process was still alive.
             if record.header.plan_version >= 1:
                 yield ("memory", index, name)
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from stopwav.speech.events import Integers, Trace
+from stopwav.speech.events import last_text
 from stopwav.speech.latency import (
     average_lagging,
     backlog_slope,
@@ -24,12 +22,13 @@ from stopwav.speech.latency import (
     shown_texts,
     unstable_words,
 )
+from stopwav.speech.stored_trace import TraceLists
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class TextFacts:
     """What the texts of a stream say, whenever they came.
 
@@ -40,10 +39,10 @@ class TextFacts:
     # The first chunk that showed a word.
     first_by: int
     # For each reference word the chunks that first showed it, and since which it never changed.
-    shown_by: Integers
-    stable_by: Integers
+    shown_by: tuple[int, ...]
+    stable_by: tuple[int, ...]
     # For each word of the final text the chunk since which it and all before it never changed.
-    committed_by: list[int]
+    committed_by: tuple[int, ...]
     unstable_words: int
     erased_words: int
     errors: ErrorCount | None
@@ -66,22 +65,23 @@ class StreamFacts(NamedTuple):
     backlog_slope: float | None
 
 
-def text_facts(trace: Trace, utterance: Utterance) -> TextFacts:
+def text_facts(lists: TraceLists, utterance: Utterance) -> TextFacts:
     """Return what the texts of a stream say of an utterance."""
-    texts = shown_texts(trace)
-    chunks = [text.chunk for text in texts]
-    matched = match_words(trace, utterance.words, texts)
+    texts = shown_texts(lists.texts)
+    matched = match_words(lists.due_s, utterance.words, texts)
     final = final_words(texts)
     errors, characters = None, None
     if utterance.text is not None:
         words = normalise(utterance.text), final
         errors, characters = count_word_errors(*words), count_character_errors(*words)
+    # A text that is not there is the last of these.
+    chunks = [*(text.chunk for text in texts), -1]
     return TextFacts(
-        text=trace.text,
+        text=last_text(lists.texts),
         first_by=first_shown_by(texts),
-        shown_by=_chunks(chunks, matched.first),
-        stable_by=_chunks(chunks, matched.stable),
-        committed_by=[chunks[number] for number in committing_texts(texts)],
+        shown_by=tuple(chunks[number] for number in matched.first),
+        stable_by=tuple(chunks[number] for number in matched.stable),
+        committed_by=tuple(chunks[number] for number in committing_texts(texts)),
         unstable_words=unstable_words(texts),
         erased_words=erased_words(texts),
         errors=errors,
@@ -89,21 +89,15 @@ def text_facts(trace: Trace, utterance: Utterance) -> TextFacts:
     )
 
 
-def _chunks(chunks: Sequence[int], texts: Sequence[int]) -> Integers:
-    return np.array([chunks[number] if number >= 0 else -1 for number in texts], dtype=np.int64)
-
-
-def stream_facts(trace: Trace, utterance: Utterance, texts: TextFacts) -> StreamFacts:
+def stream_facts(lists: TraceLists, utterance: Utterance, texts: TextFacts) -> StreamFacts:
     """Return the metrics of one stream that need its times."""
-    words = utterance.words
-    algorithmic = [float(trace.due_s[chunk]) for chunk in texts.committed_by]
-    aware = [float(trace.done_s[chunk]) for chunk in texts.committed_by]
+    due_s, done_s, words = lists.due_s, lists.done_s, utterance.words
     return StreamFacts(
-        *first_word_latency(trace, words, texts.first_by),
-        *final_latency(trace, words),
-        *_laggings(algorithmic, trace.audio_s, texts.errors),
-        *_laggings(aware, trace.audio_s, texts.errors),
-        backlog_slope(trace),
+        *first_word_latency(done_s, words, texts.first_by),
+        *final_latency(due_s, done_s, words),
+        *_laggings([due_s[chunk] for chunk in texts.committed_by], lists.audio_s, texts.errors),
+        *_laggings([done_s[chunk] for chunk in texts.committed_by], lists.audio_s, texts.errors),
+        backlog_slope(due_s, lists.start_s),
     )
 
 

@@ -7,7 +7,8 @@ do, and a metric over all of them takes a moment.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,14 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
-from stopwav.record import Piece, Record
-from stopwav.speech.events import Floats, Integers, Trace, trace_from_json
-from stopwav.speech.latency import earliest_chunks, waterfalls
+from stopwav.piece import Piece
+from stopwav.record import Record
+from stopwav.speech.events import Floats, Integers, Trace
+from stopwav.speech.latency import earliest_chunk, waterfalls
+from stopwav.speech.stored_trace import TraceLists, find_fault, trace_from_json, trace_lists
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
 from stopwav.studies.latency.stream_facts import StreamFacts, TextFacts, stream_facts, text_facts
 
 Flags = NDArray[np.bool_]
+# Executions of stages that are added up at a time: some megabytes.
+_MOST_SPANS = 300_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,25 +140,31 @@ def stream_tables(record: Record) -> dict[str, StreamTable]:
 
 def read_trace(piece: Piece) -> Trace:
     """Return the trace of a stream; an error that names the line where it is none."""
+    with _naming(piece):
+        return trace_from_json(piece.read()["trace"])
+
+
+@contextmanager
+def _naming(piece: Piece) -> Iterator[None]:
+    """Turn what is wrong with the trace of a stream into an error that names its line."""
     try:
-        trace = trace_from_json(piece.read()["trace"])
-        if piece.status == "ok" and not trace.due_s.size:
-            raise ValueError("it has no chunks")
-        return trace
+        yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise StopwavError(f"{piece.where}: not the trace of a stream ({reason[:120]}); remove that line") from error
 
 
 def _read_tables(record: Record) -> dict[str, StreamTable]:
     utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
-    positions = {utterance.id: position for position, utterance in enumerate(utterances)}
     hashes = [hash(utterance) for utterance in utterances]
+    positions = {utterance.id: position for position, utterance in enumerate(utterances)}
     builders = {name: _Builder(utterances, hashes) for name in engine_names(record.header.spec["engines"])}
     for piece in record.pieces:
         if piece.key[0] == "stream" and piece.status == "ok":
             builder, position, index = _place(piece, builders, positions)
-            builder.add(read_trace(piece), position, index)
+            with _naming(piece):
+                builder.add(trace_lists(piece.read()["trace"]), position, index)
+            builder.pieces.append(piece)
     return {name: builder.table() for name, builder in builders.items()}
 
 
@@ -181,10 +192,13 @@ class _Builder:
     algorithm_s: tuple[float, float] | None = None
     facts: list[StreamFacts] = field(default_factory=list)
     texts: list[TextFacts] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     lengths: array[int] = field(default_factory=lambda: array("q"))
     # due, start, done
     times: tuple[array[float], ...] = field(default_factory=lambda: tuple(array("d") for _ in range(3)))
+    # Seconds of each chunk by stage, and the executions that are not added up yet: path, chunk and duration.
     stages: dict[str, array[float]] = field(default_factory=dict)
+    spans: tuple[array[Any], ...] = field(default_factory=lambda: (array("q"), array("q"), array("d")))
     order: dict[str, None] = field(default_factory=dict)
     # Of each reference word: the stream, its end, and the chunks that could show it first, that did, and that made it
     # stable, or -1.
@@ -193,75 +207,90 @@ class _Builder:
     word_chunks: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(3)))
     lookahead_s: array[float] = field(default_factory=lambda: array("d"))
 
-    def add(self, trace: Trace, position: int, index: int) -> None:
+    def add(self, lists: TraceLists, position: int, index: int) -> None:
         """Add a stream: its trace, the position of its utterance, and its round."""
+        if not lists.due_s:
+            raise ValueError("it has no chunks")
         utterance = self.utterances[position]
-        key = (self.hashes[position], hash((trace.due_s.tobytes(), trace.texts)))
+        key = (self.hashes[position], hash((tuple(lists.due_s), lists.texts)))
         texts = _TEXTS.get(key)
         if texts is None:
-            texts = _TEXTS[key] = text_facts(trace, utterance)
-        self._add_words(trace, utterance, texts)
-        self._add_chunks(trace)
+            texts = _TEXTS[key] = text_facts(lists, utterance)
+        self._add_words(lists, utterance, texts)
+        self._add_chunks(lists)
         self.utterance.append(position)
         self.round.append(index)
-        self.audio_s.append(trace.audio_s)
-        self.algorithm_s = self.algorithm_s or (trace.chunk_s, trace.lookahead_s)
+        self.audio_s.append(lists.audio_s)
+        self.algorithm_s = self.algorithm_s or (lists.chunk_s, lists.lookahead_s)
         self.texts.append(texts)
-        self.facts.append(stream_facts(trace, utterance, texts))
+        self.facts.append(stream_facts(lists, utterance, texts))
 
-    def _add_words(self, trace: Trace, utterance: Utterance, texts: TextFacts) -> None:
-        if not utterance.words:
-            return
-        end_s = np.array([word.end_s for word in utterance.words])
+    def _add_words(self, lists: TraceLists, utterance: Utterance, texts: TextFacts) -> None:
+        words, due_s, start = utterance.words, lists.due_s, len(self.times[0])
+        self.word_stream.extend([len(self.utterance)] * len(words))
+        self.word_end_s.extend([word.end_s for word in words])
+        self.lookahead_s.extend([lists.lookahead_s] * len(words))
+        earliest = [earliest_chunk(due_s, word.end_s + lists.lookahead_s) for word in words]
+        for column, own in zip(self.word_chunks, (earliest, texts.shown_by, texts.stable_by), strict=True):
+            column.extend([-1 if chunk < 0 else start + chunk for chunk in own])
+
+    def _add_chunks(self, lists: TraceLists) -> None:
         start = len(self.times[0])
-        self.word_stream.extend([len(self.utterance)] * len(end_s))
-        self.word_end_s.frombytes(end_s.tobytes())
-        self.lookahead_s.extend([trace.lookahead_s] * len(end_s))
-        chunks = (earliest_chunks(trace, end_s), texts.shown_by, texts.stable_by)
-        for column, own in zip(self.word_chunks, chunks, strict=True):
-            column.frombytes(np.where(own < 0, -1, own + start).tobytes())
+        self.lengths.append(len(lists.due_s))
+        for column, own in zip(self.times, (lists.due_s, lists.start_s, lists.done_s), strict=True):
+            column.extend(own)
+        self._note_order(lists)
+        for path in lists.paths:
+            self.stages.setdefault(path, array("d"))
+        numbers = {path: number for number, path in enumerate(self.stages)}
+        own_numbers = [numbers[path] for path in lists.paths]
+        paths, chunks, durations_s = self.spans
+        paths.extend([own_numbers[number] for number in lists.path])
+        chunks.extend([start + index for index in lists.chunk])
+        durations_s.extend(lists.stage_duration_s)
+        if len(paths) > _MOST_SPANS:
+            self._add_up()
 
-    def _add_chunks(self, trace: Trace) -> None:
-        before, count = len(self.times[0]), len(trace.due_s)
-        self.lengths.append(count)
-        for column, own in zip(self.times, (trace.due_s, trace.start_s, trace.done_s), strict=True):
-            column.frombytes(own.tobytes())
-        self._note_order(trace)
-        for path in trace.stages.paths:
-            if path not in self.stages:
-                self.stages[path] = array("d", bytes(8 * before))
-        for path, column in self.stages.items():
-            seconds = trace.stage_seconds.get(path)
-            column.frombytes(bytes(8 * count) if seconds is None else seconds.tobytes())
+    def _add_up(self) -> None:
+        """Add the durations of executions up, by stage and chunk."""
+        done, total = min((len(column) for column in self.stages.values()), default=0), len(self.times[0])
+        path, chunk, duration_s = (np.array(column) for column in self.spans)
+        for number, column in enumerate(self.stages.values()):
+            column.extend(bytes(8 * (done - len(column))))
+            own = path == number
+            seconds = np.bincount(chunk[own] - done, duration_s[own], total - done).astype(float)
+            column.frombytes(seconds.tobytes())
+        for span in self.spans:
+            del span[:]
 
-    def _note_order(self, trace: Trace) -> None:
+    def _note_order(self, lists: TraceLists) -> None:
         """Note the stages of chunks with audio in the order in which they occur; `other` is in every chunk."""
-        stages = trace.stages
-        if len(trace.due_s) < 2 or self.order.keys() >= {*stages.paths, "other"}:
+        if len(lists.due_s) < 2 or self.order.keys() >= {*lists.paths, "other"}:
             return
-        first_chunk = {path: stages.chunk[stages.path == number].min() for number, path in enumerate(stages.paths)}
-        first = [path for path in stages.paths if first_chunk[path] == 0]
-        later = [path for path in stages.paths if 0 < first_chunk[path] < len(trace.due_s) - 1]
-        self.order.update(dict.fromkeys([*first, "other", *later]))
+        first: dict[str, int] = {}
+        for number, chunk in zip(lists.path, lists.chunk, strict=True):
+            first.setdefault(lists.paths[number], chunk)
+        early = [path for path, chunk in first.items() if chunk == 0]
+        later = [path for path, chunk in first.items() if 0 < chunk < len(lists.due_s) - 1]
+        self.order.update(dict.fromkeys([*early, "other", *later]))
 
     def table(self) -> StreamTable:
         """Return the table of all streams."""
+        self._add_up()
         due_s, start_s, done_s = (np.frombuffer(column, dtype=float) for column in self.times)
-        lengths = np.frombuffer(self.lengths, dtype=np.int64)
+        fault = find_fault(self.lengths, due_s, start_s, done_s)
+        if fault is not None:
+            with _naming(self.pieces[fault[0]]):
+                raise ValueError(fault[1])
         stages = {path: np.frombuffer(column, dtype=float) for path, column in self.stages.items()}
         stages["other"] = done_s - start_s - sum(own for path, own in stages.items() if "/" not in path)
-        chunks = Chunks(
-            np.repeat(np.arange(lengths.size), lengths),
-            due_s,
-            start_s,
-            done_s,
-            {path: stages[path] for path in self.order},
-        )
+        streams = np.repeat(np.arange(len(self.lengths), dtype=np.int64), np.array(self.lengths, dtype=np.int64))
+        chunks = Chunks(streams, due_s, start_s, done_s, {path: stages[path] for path in self.order})
         return StreamTable(
             self.utterances,
-            np.frombuffer(self.utterance, dtype=np.int64),
-            np.frombuffer(self.round, dtype=np.int64),
-            np.frombuffer(self.audio_s, dtype=float),
+            np.array(self.utterance, dtype=np.int64),
+            np.array(self.round, dtype=np.int64),
+            np.array(self.audio_s, dtype=float),
             self.algorithm_s,
             self.facts,
             self.texts,
@@ -270,14 +299,14 @@ class _Builder:
         )
 
     def _words(self, chunks: Chunks, stages: Mapping[str, Floats]) -> Words:
-        earliest, shown_by, stable_by = (np.frombuffer(column, dtype=np.int64) for column in self.word_chunks)
-        end_s, lookahead_s = (np.frombuffer(column, dtype=float) for column in (self.word_end_s, self.lookahead_s))
+        earliest, shown_by, stable_by = (np.array(column, dtype=np.int64) for column in self.word_chunks)
+        end_s, lookahead_s = (np.array(column, dtype=float) for column in (self.word_end_s, self.lookahead_s))
         times = chunks.due_s, chunks.start_s, chunks.done_s
         shown = shown_by >= 0
         # A word that was not shown counts as shown by the chunk that could have, and has no parts.
         parts = waterfalls(*times, stages, end_s, lookahead_s, earliest, np.where(shown, shown_by, earliest))
         return Words(
-            np.frombuffer(self.word_stream, dtype=np.int64),
+            np.array(self.word_stream, dtype=np.int64),
             end_s,
             _times(chunks.done_s, shown_by),
             _times(chunks.done_s, stable_by),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.events import Chunk, Trace
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.stream_table import read_trace

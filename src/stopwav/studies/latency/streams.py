@@ -16,7 +16,8 @@ from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.sampler import MAX_WARMUP_S, warm_up
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.events import Chunk, Hypothesis, Stage, TraceBuilder
 from stopwav.speech.utterance import Utterance

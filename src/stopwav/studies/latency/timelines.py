@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from stopwav.errors import StopwavError
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.audio import load
 from stopwav.speech.events import Trace
 from stopwav.speech.utterance import Utterance

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwav.record import Piece
+from stopwav.piece import Piece
 from stopwav.speech.latency import WATERFALL
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.corpus_header import engine_names

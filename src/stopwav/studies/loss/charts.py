@@ -7,7 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.record import Piece, Result
+from stopwav.piece import Piece
+from stopwav.record import Result
 from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes, format_digits, format_interval, plain
 from stopwav.studies.loss.document import by_setting, compared_text, loss_name, peak_metric, setting_text

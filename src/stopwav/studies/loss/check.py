@@ -9,7 +9,7 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch, padded_logits
-from stopwav.record import Piece
+from stopwav.piece import Piece
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss.loss_step import LossSetup, load_loss, loss_setup, make_inputs
 from stopwav.studies.loss.spec import LossSpec

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from stopwav.record import Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Record, Result
 from stopwav.report.document import (
     PAGE,
     TEXT,

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stopwav.errors import Caution, Status
 from stopwav.measure.rounds import Round
-from stopwav.record import Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Record, Result
 from stopwav.speech.batches import BY_LENGTH, COLUMNS
 from stopwav.stats import Estimate
 from stopwav.studies.corpus_header import first_names, header_warnings

@@ -135,7 +135,7 @@ def missing_keys(record: Record) -> Iterator[Key]:
             for name in present:
                 for number in range(len(batch_set.batches)):
                     yield from _missing_attempts(record, index, (name, batch_set.setting.label, number))
-    # Earlier versions ended their search by other rules.
+    # A run from before the plan had a version may lack the end of its search.
     if spec.largest_batch and record.header.plan_version >= 1:
         most = min(LARGEST_BATCH, int(record.header.corpus["count"]))
         first = min((spec.batch_size or [BATCH_SIZE])[0], most)

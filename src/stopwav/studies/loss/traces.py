@@ -10,8 +10,9 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
+from stopwav.piece import Piece
 from stopwav.profiling.schedule import Schedule, parse_schedule
-from stopwav.record import Piece, Record
+from stopwav.record import Record
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss.batch_sets import BatchSet, batch_seed, batch_sets
 from stopwav.studies.loss.loss_step import LossRunner, LossSetup, loss_setup

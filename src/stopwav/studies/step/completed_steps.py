@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.measure.module_rows import INSTRUMENT
-from stopwav.record import Piece, Record
+from stopwav.piece import Piece
+from stopwav.record import Record
 
 Seconds = NDArray[np.float64]
 

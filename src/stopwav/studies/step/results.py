@@ -11,7 +11,8 @@ import numpy as np
 from stopwav.errors import Caution, Status
 from stopwav.measure.module_rows import COMMUNICATION
 from stopwav.measure.training_step import PHASES
-from stopwav.record import Piece, Record, Result
+from stopwav.piece import Piece
+from stopwav.record import Record, Result
 from stopwav.stats import Estimate, cluster_ratio, scaled, summarise_rounds
 from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.step.completed_steps import CompletedSteps, Seconds, completed_steps

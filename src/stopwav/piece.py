@@ -1,0 +1,162 @@
+"""A piece of a run: one line of its file, whose observations are read when they are asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+from pydantic_core import from_json
+
+from stopwav.errors import Status, StopwavError
+
+# The key of a line after which the observations come. A quote inside of a string is escaped, so this is in none.
+_DATA = b',"data":'
+
+
+class _Line(BaseModel):
+    """A line of a piece, without its observations."""
+
+    kind: Literal["piece"]
+    key: list[str | int] = Field(min_length=1)
+    status: Status
+    message: str = ""
+    last_words: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the line of a piece is in a file."""
+
+    path: Path
+    number: int
+    start_bytes: int
+    length_bytes: int
+
+    def read(self) -> dict[str, Any]:
+        """Return the observations in the line."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                line = os.pread(descriptor, self.length_bytes, self.start_bytes)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StopwavError(f"cannot read the run file {self.path}: {error.strerror}") from error
+        data = _parse_line(self.path, self.number, line).get("data", {})
+        if not isinstance(data, dict):
+            raise _not_a_piece(self.path, self.number, "its data are not an object")
+        return data
+
+
+class Piece:
+    """One finished piece of work: its key, how it ended, and the raw observations.
+
+    The observations of a piece in a file are read when `data` is first used, and kept from then on.
+    """
+
+    def __init__(
+        self,
+        key: Sequence[str | int],
+        status: Status,
+        message: str = "",
+        last_words: str = "",
+        data: Mapping[str, Any] | None = None,
+        place: Place | None = None,
+    ) -> None:
+        self.key: list[str | int] = list(key)
+        self.status: Status = status
+        self.message = message
+        self.last_words = last_words
+        self._place = place
+        self._data: dict[str, Any] | None = None if place is not None else dict(data or {})
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The raw observations."""
+        if self._data is None:
+            self._data = self.read()
+        return self._data
+
+    def read(self) -> dict[str, Any]:
+        """Return the raw observations without keeping them: those of all streams of a corpus may not fit in memory."""
+        if self._data is not None:
+            return self._data
+        assert self._place is not None
+        return self._place.read()
+
+    @property
+    def line(self) -> int | None:
+        """The line of the file that holds the piece; None where it is in no file."""
+        return None if self._place is None else self._place.number
+
+    @property
+    def where(self) -> str:
+        """The file and line of the piece, or its key where it is in no file, for error messages."""
+        return f"piece {self.key}" if self._place is None else f"{self._place.path}:{self._place.number}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the piece as a line of the file holds it."""
+        return {
+            "kind": "piece",
+            "key": self.key,
+            "status": self.status,
+            "message": self.message,
+            "last_words": self.last_words,
+            "data": self.data,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Piece) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def parse_envelope(path: Path, number: int, line: bytes, *, whole: bool) -> dict[str, Any]:
+    """Return the fields of a line without the observations, which are most of it and come last."""
+    end = -1 if whole else line.find(_DATA)
+    if end > 0:
+        try:
+            fields = from_json(line[:end] + b"}")
+            if "key" in fields:
+                return dict(fields)
+        except (ValueError, TypeError):  # not as we write it
+            pass
+    return _parse_line(path, number, line)
+
+
+def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = parse_json(line)
+    except (ValueError, RecursionError) as error:
+        raise _not_a_piece(path, number, str(error)) from error
+    if not isinstance(fields, dict):
+        raise _not_a_piece(path, number, "not an object")
+    return fields
+
+
+def parse_json(line: bytes) -> Any:
+    """Return the value of a line: by the reader that is three times as fast, or else by the one that takes more."""
+    try:
+        return from_json(line)
+    except ValueError:  # such as a lone surrogate, in a file name that is not UTF-8
+        return json.loads(line)
+
+
+def piece_at(place: Place, fields: dict[str, Any]) -> Piece:
+    """Return the piece of a line, from its fields without the observations."""
+    try:
+        line = _Line.model_validate(fields)
+    except ValueError as error:
+        raise _not_a_piece(place.path, place.number, str(error)) from error
+    return Piece(line.key, line.status, line.message, line.last_words, place=place)
+
+
+def _not_a_piece(path: Path, number: int, reason: str) -> StopwavError:
+    reason = re.sub(r"\s+", " ", reason)[:120]
+    return StopwavError(f"{path}:{number}: not a piece of a run ({reason}); remove that line")
