@@ -29,7 +29,7 @@ class _Line(BaseModel):
     last_words: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where the line of a piece is in a file."""
 
@@ -59,6 +59,9 @@ class Piece:
 
     The observations of a piece in a file are read when `data` is first used, and kept from then on.
     """
+
+    # A run may have a million of them.
+    __slots__ = ("_data", "_place", "key", "last_words", "message", "status")
 
     def __init__(
         self,

@@ -40,18 +40,19 @@ def stream_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
 def _chunk_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Chunk latency, queue, compute and the stages, each over the chunks with audio."""
     chunks, chosen = table.chunks, table.chunks.with_audio
-    due_s, start_s, done_s = chunks.due_s[chosen], chunks.start_s[chosen], chunks.done_s[chosen]
     percentiles = _Percentiles(table, chunks.stream[chosen], seed)
-    metrics = percentiles("chunk_lag", done_s - due_s) | percentiles("queue", start_s - due_s)
-    metrics |= percentiles("service", done_s - start_s)
+    lag_s = (chunks.done_s - chunks.due_s)[chosen]
+    metrics = percentiles("chunk_lag", lag_s)
+    metrics |= percentiles("queue", (chunks.start_s - chunks.due_s)[chosen])
+    metrics |= percentiles("service", (chunks.done_s - chunks.start_s)[chosen])
     for path, seconds in chunks.stages.items():
         metrics |= percentiles(_stage_metric(path), seconds[chosen])
     if "features_p95" in metrics and "copy_p95" not in metrics:
         # An engine that marks its stages and copies nothing spends no time on it: a zero, and not a gap.
-        metrics |= percentiles("copy", np.zeros(due_s.size))
+        metrics |= percentiles("copy", np.zeros(lag_s.size))
     assert table.algorithm_s is not None
     longest, mean = algorithmic_latency(*table.algorithm_s)
-    metrics |= percentiles("longest_wait", longest + (done_s - due_s))
+    metrics |= percentiles("longest_wait", longest + lag_s)
     metrics["algorithmic_latency"] = _exact(longest, "chunk + look-ahead, by definition")
     metrics["algorithmic_latency_mean"] = _exact(mean, "chunk / 2 + look-ahead, by definition")
     metrics["sum_of_p95s"] = _sum_of_p95s(metrics)
