@@ -253,10 +253,10 @@ def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
 def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
     """Return the labels as numbers from 0 in order of appearance, and the number of different ones."""
     if isinstance(labels, np.ndarray) and labels.size:
-        labels = labels - labels.min()
-        first = np.full(labels.max() + 1, labels.size)
-        np.minimum.at(first, labels, np.arange(labels.size))
-        return np.argsort(np.argsort(first))[labels], int(np.count_nonzero(first < labels.size))
+        places = labels - labels.min()
+        first = np.full(places.max() + 1, places.size)
+        np.minimum.at(first, places, np.arange(places.size))
+        return np.argsort(np.argsort(first))[places], int(np.count_nonzero(first < places.size))
     numbers: dict[int | str, int] = {}
     codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.intp)
     return codes, len(numbers)
