@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
 from stopwav.piece import Piece
-from stopwav.record import Header, Record, new_path, now, runs_in
+from stopwav.record import Header, Record, new_path, now, paths_in
 
 
 def header(**spec: object) -> Header:
@@ -157,12 +157,12 @@ def test_names_of_new_runs_do_not_collide(tmp_path: Path) -> None:
         path.touch()
 
 
-def test_runs_are_listed_newest_first_and_junk_is_skipped(tmp_path: Path) -> None:
+def test_files_named_like_runs_of_a_study_are_listed_newest_first(tmp_path: Path) -> None:
     for index, name in enumerate(["latency-a", "latency-b", "grid-c"]):
         write(tmp_path / f"{name}.jsonl")
         os.utime(tmp_path / f"{name}.jsonl", (index, index))
-    (tmp_path / "latency-junk.jsonl").write_text("junk")
-    assert [record.path.stem for record in runs_in(tmp_path, "latency")] == ["latency-b", "latency-a"]
+    (tmp_path / "latency-junk.json").write_text("junk")
+    assert [path.stem for path in paths_in(tmp_path, "latency")] == ["latency-b", "latency-a"]
 
 
 @settings(max_examples=30)  # each writes to disk

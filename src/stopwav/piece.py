@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import from_json
 
 from stopwav.errors import Status, StopwavError
@@ -30,7 +30,7 @@ class _Line(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinePlace:
     """Where the line of a piece is in a file."""
 
     path: Path
@@ -70,7 +70,7 @@ class Piece:
         message: str = "",
         last_words: str = "",
         data: Mapping[str, Any] | None = None,
-        place: Place | None = None,
+        place: LinePlace | None = None,
     ) -> None:
         self.key: list[str | int] = list(key)
         self.status: Status = status
@@ -151,12 +151,14 @@ def parse_json(line: bytes) -> Any:
         return json.loads(line)
 
 
-def piece_at(place: Place, fields: dict[str, Any]) -> Piece:
+def piece_at(place: LinePlace, fields: dict[str, Any]) -> Piece:
     """Return the piece of a line, from its fields without the observations."""
     try:
         line = _Line.model_validate(fields)
-    except ValueError as error:
-        raise _not_a_piece(place.path, place.number, str(error)) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise _not_a_piece(place.path, place.number, f"{field}: {first['msg']}") from error
     return Piece(line.key, line.status, line.message, line.last_words, place=place)
 
 

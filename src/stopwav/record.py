@@ -15,7 +15,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import IO, Any, Literal, NamedTuple
 from pydantic import BaseModel
 
 from stopwav.errors import Caution, Status, StopwavError
-from stopwav.piece import Piece, Place, parse_envelope, parse_json, piece_at
+from stopwav.piece import LinePlace, Piece, parse_envelope, parse_json, piece_at
 from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
@@ -196,7 +196,7 @@ class Record:
     ) -> None:
         self.close()
 
-    def _write(self, line: dict[str, Any]) -> Place:
+    def _write(self, line: dict[str, Any]) -> LinePlace:
         """Append a line, and return where it is once it is on disk."""
         if self._descriptor is None:
             raise StopwavError(f"{self.path}: this run was opened for reading only")
@@ -218,7 +218,7 @@ class Record:
                 "free some space, then continue with --resume"
             ) from error
         self._lines += 1
-        return Place(self.path.absolute(), self._lines, start_bytes, length_bytes)
+        return LinePlace(self.path.absolute(), self._lines, start_bytes, length_bytes)
 
 
 def now() -> str:
@@ -231,18 +231,6 @@ def new_path(folder: Path, study: str) -> Path:
     stem = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     candidates = (folder / f"{stem}{suffix}.jsonl" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
     return next(path for path in candidates if not os.path.exists(path))
-
-
-def runs_in(folder: Path, study: str) -> Iterator[Record]:
-    """Yield the readable runs of a study in a folder, newest first; a file that is not a run is skipped."""
-    for path in paths_in(folder, study):
-        try:
-            record = Record.read(path)
-        except StopwavError:
-            continue
-        # A file may have been copied under another name.
-        if record.header.study == study:
-            yield record
 
 
 def paths_in(folder: Path, study: str) -> list[Path]:
@@ -331,7 +319,7 @@ def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -
                 if (fields := parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
                     end_line = number
                 else:
-                    piece = piece_at(Place(path.absolute(), number, start_bytes, len(line) - 1), fields)
+                    piece = piece_at(LinePlace(path.absolute(), number, start_bytes, len(line) - 1), fields)
                     if tuple(piece.key) in pieces:
                         raise StopwavError(f"{path}:{number}: piece {piece.key} exists already; remove that line")
                     pieces[tuple(piece.key)] = piece
@@ -344,7 +332,9 @@ def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -
 def _header_line(file: IO[bytes]) -> bytes:
     """The first line; where it cannot be a header, only its beginning."""
     beginning = file.read(1)
-    return beginning + (file.readline(LONGEST_HEADER_BYTES) if beginning == b"{" else b"\n")
+    if beginning == b"{":
+        return beginning + file.readline(LONGEST_HEADER_BYTES)
+    return beginning and beginning + b"\n"
 
 
 def _parse_header(path: Path, line: bytes) -> Header:

@@ -195,7 +195,7 @@ def test_a_run_that_cannot_be_read_is_an_error_in_one_line(tmp_path: Path) -> No
     run.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = stopwav("report", run)
     assert done.code == 2
-    assert "cannot read the results of this run (KeyError: 'trace')" in done.stderr
+    assert "run.jsonl:3: not the trace of a stream (KeyError: 'trace')" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

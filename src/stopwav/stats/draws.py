@@ -13,7 +13,7 @@ BLOCK = 2_000_000  # draws in memory at a time: about 32 MB
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Draws:
     """How often each cluster and each round is drawn, a row per replicate."""
 
     clusters: NDArray[np.uint8]  # no cluster is drawn 256 times: each is drawn once on average
@@ -22,14 +22,14 @@ class Drawn:
 
 # The metrics of a run have few designs, and large ones take as long to draw as all the rest.
 @lru_cache(maxsize=3)
-def times_drawn(seed: int, clusters: int, rounds: int) -> Drawn:
+def times_drawn(seed: int, clusters: int, rounds: int) -> Draws:
     """Return the draws of all replicates, each of as many units as there are."""
     for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
     block = max(1, BLOCK // max(clusters, rounds))
     counts = [min(block, REPLICATES - start) for start in range(0, REPLICATES, block)]
     by_cluster = [_count_draws(for_clusters, count, clusters).astype(np.uint8) for count in counts]
     by_round = [_count_draws(for_rounds, count, rounds).astype(float) for count in counts]
-    return Drawn(np.concatenate(by_cluster), np.concatenate(by_round))
+    return Draws(np.concatenate(by_cluster), np.concatenate(by_round))
 
 
 def _count_draws(generator: np.random.Generator, replicates: int, units: int) -> NDArray[np.intp]:

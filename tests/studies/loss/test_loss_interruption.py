@@ -24,7 +24,7 @@ pytest.importorskip("torch")
             '"key":["step",0,"torch","b2 v12",3,0]',
             "3 is not in the settings of the run",
         ),
-        ('"key":["check","torch"]', '"key":[]', "has no such piece"),
+        ('"key":["check","torch"]', '"key":["chunk"]', "has no such piece"),
     ],
 )
 def test_a_run_that_was_tampered_with_is_not_resumed(old: str, new: str, reason: str, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_loss_and_shapes_take_a_file_as_step_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("shapes", "librispeech", "--subsampling", "0"), "--subsampling 0: give 1 or more"),
+        (("shapes", "librispeech", "--subsampling", "0"), "--subsampling 0: give 1 to 1000"),
         (("shapes", "librispeech", "--frames", "raw"), "--frames raw: give input or encoder"),
         (("step", TINY, "--frames", "raw"), "--frames 'raw': should be 'input' or 'encoder'"),
         (("step", TINY, "--frames", "input"), "only for a .csv, .npz or .pt file of shapes, and not for librispeech"),
