@@ -66,8 +66,12 @@ def ended_early(record: Record, key: tuple[str | int, ...]) -> bool:
     return any("loaded" in piece.data and piece.key[1] in key and piece.key[0] in ("model", key[0]) for piece in failed)
 
 
-@pytest.mark.parametrize("study", STUDIES)
-@pytest.mark.parametrize("soak", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["short", "soak"])
+# One kill of the two quickest studies in `make test`; all of them are for `make soak`.
+SHORT = [pytest.param(study, False, id=f"short-{study}") for study in ("latency", "grid")]
+LONG = [pytest.param(study, True, id=f"soak-{study}", marks=pytest.mark.soak) for study in STUDIES]
+
+
+@pytest.mark.parametrize(("study", "soak"), [*SHORT, *LONG])
 def test_kills_lose_nothing_repeat_nothing_and_leave_nothing_behind(study: str, soak: bool, tmp_path: Path) -> None:
     if study in ("loss", "step"):
         pytest.importorskip("torch")

@@ -122,17 +122,17 @@ def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp
 
 
 def test_an_engine_slower_than_speech_does_not_keep_up(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    # Twice as slow, in three utterances: an interval of RTF that includes 1 would be undecided.
-    engine = script(tmp_path, service_ms=100, chunk_s=0.05, final="one two")
+    # Half as slow again, in three utterances: an interval of RTF that includes 1 would be undecided.
+    engine = script(tmp_path, service_ms=150, chunk_s=0.1, final="one two")
     record = run(engine, tiny_corpus(count=3, seconds=1.1), tmp_path)
     (result,) = results(record)
     assert result.metrics["keeps_up"].value == 0
     traces = traces_of(record)
     service_s = sum(chunk.service_s for trace in traces for chunk in trace.chunks())
     assert result.metrics["rtf"].value == pytest.approx(service_s / sum(trace.audio_s for trace in traces))
-    assert service_s >= 2 * sum(trace.audio_s for trace in traces) - 1e-6
+    assert service_s >= 1.5 * sum(trace.audio_s for trace in traces) - 1e-6
     assert result.metrics["backlog_slope"].value is not None
-    assert result.metrics["backlog_slope"].value > 0.9
+    assert result.metrics["backlog_slope"].value > 0.4
 
 
 def test_engines_take_turns_utterance_by_utterance(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:

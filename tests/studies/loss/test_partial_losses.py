@@ -139,6 +139,7 @@ def test_a_failed_check_is_in_the_exit_code(tmp_path: Path, error: float, code: 
     assert command("report", record.path).code == code
 
 
+@pytest.mark.soak
 def test_losses_of_a_file_that_exit_or_raise_late(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "own.py").write_text(OWN)
