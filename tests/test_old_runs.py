@@ -1,6 +1,7 @@
 """Run files of earlier versions, of every study: read as they were, with the numbers they had, shown in every medium.
 
-Beside each run in `tests/data` lies what the version before computed from it: name, metric, value.
+Beside each run in `tests/data` lies what the version before computed from it: name, metric, value. `latency-columns` is
+`latency-real` in format 2, with the values of format 1.
 """
 
 import csv
