@@ -1,7 +1,7 @@
 """Run files of earlier versions, of every study: read as they were, with the numbers they had, shown in every medium.
 
 Beside each run in `tests/data` lies what the version before computed from it: name, metric, value. `latency-columns` is
-`latency-real` in format 2, with the values of format 1.
+`latency-failures` in format 2, with the values of format 1.
 """
 
 import csv
@@ -25,6 +25,7 @@ FAILED = {
     "compare-failed": ["error"] * 4,
     "compare-metered": ["crashed"],
     "grid-failures": ["crashed", "timeout", "oom"],
+    "latency-columns": ["error"],
     "latency-failures": ["error"],
     "loss-kinds": ["crashed", "error", "skipped", "skipped"],
 }
