@@ -32,7 +32,7 @@ SILENCE_PROBABILITY = 1.0
 # Silence appended before aligning, so that the last word ends with its sound and not with the file.
 TAIL = np.zeros(round(0.2 * SAMPLE_RATE_HZ), np.int16)
 
-# The time that pocketsphinx takes grows with the square of the length: an hour of quick speech takes half an hour.
+# The time that pocketsphinx takes grows with the square of the length; a stream of an hour is still aligned.
 LONGEST_S = 4000.0
 
 # A phone has three states of a frame each, and no word is without a phone: more words than this cannot be aligned.
