@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,30 @@ def test_a_deeply_nested_line_is_an_error_in_one_line(tmp_path: Path) -> None:
     path.write_text("[" * 100_000 + "\n")
     with pytest.raises(StopwavError, match="not a stopwav run file"):
         Record.read(path)
+
+
+def test_opening_a_run_reads_no_observations_and_a_broken_one_is_named_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write(path)
+    lines = path.read_text().splitlines()
+    number = next(index for index, line in enumerate(lines) if '"piece"' in line)
+    lines[number] = lines[number].partition(',"data":')[0] + ',"data":{"broken"}}'
+    path.write_text("\n".join(lines) + "\n")
+    piece = Record.read(path).pieces[0]
+    with pytest.raises(StopwavError, match=rf"run.jsonl:{number + 1}: not a piece of a run"):
+        piece.data  # noqa: B018
+    with pytest.raises(StopwavError, match=rf"run.jsonl:{number + 1}: not a piece of a run"):
+        Record.resume(path)
+
+
+def test_a_run_that_is_written_keeps_no_observations_in_memory(tmp_path: Path) -> None:
+    with Record.create(tmp_path / "run.jsonl", header()) as record:
+        tracemalloc.start()
+        try:
+            for index in range(50):
+                record.append(Piece(["stream", index], "ok", data={"text": "x" * 100_000}))
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert kept_bytes < 200_000
+    assert [len(piece.data["text"]) for piece in record.pieces] == [100_000] * 50

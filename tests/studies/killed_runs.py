@@ -122,6 +122,8 @@ class Life:
             return False
         # 1 and 2 say that some or all of what was to be measured failed, as it does where workers are killed.
         assert code in (0, 1, 2), errors
+        if code == 2 and "ended the process" in errors:
+            return False  # the process that imports the engine's file was killed: an error before anything is measured
         assert [Record.read(path).complete for path in run_files(self._save)] == [True], errors
         return True
 
