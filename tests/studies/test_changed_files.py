@@ -92,7 +92,7 @@ CHANGES: dict[str, Callable[[str], None]] = {
 }
 
 
-@pytest.mark.parametrize("study", [latency, grid, compare])
+@pytest.mark.parametrize("study", [latency, grid, pytest.param(compare, marks=pytest.mark.soak)])
 def test_a_changed_file_is_refused_by_name(folder: Path, study: Callable[..., Record]) -> None:
     record = study()
     assert not {piece.status for piece in record.pieces} - {"ok"}

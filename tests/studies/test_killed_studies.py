@@ -16,7 +16,7 @@ pytestmark = [
 STUDIES = ("latency", "grid", "compare", "loss", "step")
 SHAPES = "T,U\n10,3\n12,4\n8,2\n20,5\n18,4\n40,9\n6,1\n15,3\n"
 # Kills in `make soak`, 200 in all. Fewer where a new process imports torch.
-SOAK = {"latency": 70, "grid": 60, "compare": 40, "loss": 15, "step": 15}
+KILLS = {"latency": 70, "grid": 60, "compare": 40, "loss": 15, "step": 15}
 # Pieces between two kills at most: no more than come before the last.
 MOST = {"latency": 6, "grid": 1, "compare": 6, "loss": 1, "step": 1}
 
@@ -66,17 +66,13 @@ def ended_early(record: Record, key: tuple[str | int, ...]) -> bool:
     return any("loaded" in piece.data and piece.key[1] in key and piece.key[0] in ("model", key[0]) for piece in failed)
 
 
-# One kill of the quickest study in `make test`; all of them are for `make soak`.
-SHORT = [pytest.param("latency", False, id="short-latency")]
-LONG = [pytest.param(study, True, id=f"soak-{study}", marks=pytest.mark.soak) for study in STUDIES]
-
-
-@pytest.mark.parametrize(("study", "soak"), [*SHORT, *LONG])
-def test_kills_lose_nothing_repeat_nothing_and_leave_nothing_behind(study: str, soak: bool, tmp_path: Path) -> None:
+@pytest.mark.soak
+@pytest.mark.parametrize("study", STUDIES)
+def test_kills_lose_nothing_repeat_nothing_and_leave_nothing_behind(study: str, tmp_path: Path) -> None:
     if study in ("loss", "step"):
         pytest.importorskip("torch")
-    command = commands(tmp_path, rounds=2 if soak else 1)[study]
-    kills, seed = SOAK[study] if soak else 1, STUDIES.index(study)
+    command = commands(tmp_path, rounds=2)[study]
+    kills, seed = KILLS[study], STUDIES.index(study)
     print(f"{study}: {kills} kills with seed {seed}")
     undisturbed = run_undisturbed(command, tmp_path / "undisturbed")
     killed = kill_and_resume(command, tmp_path / "killed", kills=kills, most=MOST[study], seed=seed)
