@@ -12,7 +12,6 @@ from noise_corpus import write_corpus
 # Files that take a minute and more. They come first, so that neither of two workers waits long for the other's last.
 LONGEST = (
     "test_cli", "test_latency_study", "test_examples", "test_loss_study", "test_compare_study", "test_emformer_rnnt",
-    "test_killed_studies",
 )  # fmt: skip
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

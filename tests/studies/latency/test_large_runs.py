@@ -1,6 +1,7 @@
 """What a latency run costs to look at: streams are read and dropped, texts analysed once, timelines sampled."""
 
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from synthetic_runs import saved, synthetic_run
 
 from stopwav.record import Record
 from stopwav.speech import latency as streaming
-from stopwav.studies.latency import stream_facts
+from stopwav.studies.latency import stream_facts, stream_table
 from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.latency.timelines import MOST_TIMELINES
 from stopwav.studies.study import StudyRun, results
@@ -27,6 +28,8 @@ def test_streams_are_not_kept_and_rounds_with_the_same_texts_are_analysed_once(
 
     match_words = streaming.match_words
     monkeypatch.setattr(stream_facts, "match_words", counted)
+    # What runs of other tests hold is not known here.
+    monkeypatch.setattr(stream_table, "_TEXTS", WeakValueDictionary())
     path = saved(synthetic_run(seed=0, rounds=10), tmp_path / "latency-a.jsonl")
     record = Record.read(path)
     (result,) = results(record)
