@@ -115,12 +115,12 @@ def _outline(root: Path) -> Iterator[str]:
 
 def _files_in(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if not _is_by_the_way(name)]
-        paths = (Path(folder, name) for name in names if not _is_by_the_way(name))
+        folders[:] = [name for name in folders if not _is_unrelated(name)]
+        paths = (Path(folder, name) for name in names if not _is_unrelated(name))
         yield from (path for path in paths if path.is_file())
 
 
-def _is_by_the_way(name: str) -> bool:
+def _is_unrelated(name: str) -> bool:
     """Whether a file or folder is no part of a model: hidden, compiled from its sources, or a run."""
     return name.startswith(".") or name == "__pycache__" or _RUN_NAME.search(name) is not None
 

@@ -33,7 +33,7 @@ class EngineRound:
         self._name, self._index = name, index
         self._spec, self._plan, self._record = spec, plan, record
         self._worker = Worker(StreamRunner, (engine, spec.chunk_ms))
-        # Whether some stream of the round did.
+        # Whether a stream of this round completed.
         self._completed = False
 
     def stream(self, utterance: Utterance) -> None:
