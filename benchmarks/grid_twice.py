@@ -31,6 +31,7 @@ from stopwav.record import Record
 from stopwav.stats import Estimate
 from stopwav.stats.change import Change, ask_ratio
 from stopwav.stats.estimate import scaled
+from stopwav.studies.budget import planned_rounds
 from stopwav.studies.grid.cell import cells_of, exact, measurements
 from stopwav.studies.grid.spec import GridSpec
 
@@ -89,7 +90,9 @@ class Run:
         record, content = self.record, self.whole_lines
         spec = GridSpec(**record.header.spec)
         places = [(exact(cell.duration_s), cell.batch_size) for cell in cells_of(spec)]
-        expected: set[tuple[str | int, ...]] = {("cell", n, *place, 0) for n in range(spec.rounds) for place in places}
+        expected: set[tuple[str | int, ...]] = {
+            ("cell", n, *place, 0) for n in planned_rounds(spec.rounds) for place in places
+        }
         # A throttled piece is measured once more, on purpose.
         expected |= {(*piece.key[:4], 1) for piece in record.pieces if piece.data.get("throttled")}
         lines = content.count(b"\n")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from noise_corpus import write_corpus
 
+from stopwav.measure import other_work
+
 # Files that take a minute and more. They come first, so that neither of two workers waits long for the other's last.
 LONGEST = (
     "test_cli", "test_latency_study", "test_examples", "test_loss_study", "test_compare_study", "test_emformer_rnnt",
@@ -18,6 +20,8 @@ settings.register_profile("any machine", deadline=None, derandomize=True, suppre
 settings.load_profile("any machine")
 # Tests neither read nor write the user's cache of word times.
 os.environ["STOPWAV_CACHE"] = ""
+# Nor does a run wait to see what other processes do: it would wait in every test, and another test is such a process.
+other_work.WINDOW_S = 0.0
 LIBRISPEECH = Path(__file__).parent.parent.parent / "shared" / "data" / "librispeech"
 
 

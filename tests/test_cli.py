@@ -26,7 +26,7 @@ def in_its_own_process(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def latency(corpus: Path, save: Path, *arguments: object) -> Done:
-    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick", "--no-html")
+    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--rounds", 1, "--no-html")
     return stopwav("latency", *arguments, *places)
 
 
@@ -128,7 +128,7 @@ def test_the_exit_code_tells_what_was_lost(tiny_corpus: MakeCorpus, tmp_path: Pa
     (corpus / "u001.wav").write_bytes(b"")
     assert latency(corpus, tmp_path / "partly", "fake").code == 1
     broken = tmp_path / "broken.py"
-    broken.write_text("class Broken:\n    def __init__(self):\n        raise ValueError('never')\n")
+    broken.write_text("class Broken:\n    def __init__(self):\n        raise MemoryError('never')\n")
     done = latency(corpus, tmp_path / "none", f"{broken}:Broken")
     assert done.code == 2
     assert "never" in done.stdout
@@ -142,7 +142,7 @@ def test_a_manifest_line_that_is_not_json_is_named_and_the_rest_measured(
     good = [json.dumps({"audio_filepath": str(corpus / f"u00{k}.wav"), "text": "one two"}) for k in range(2)]
     gone = '{"audio_filepath": "gone.wav", "text": "x"}'
     manifest.write_text("\n".join([good[0], "{not json", good[1], good[1], gone]))
-    done = stopwav("latency", "fake", "--corpus", manifest, "--quick", "--save", tmp_path / "runs", "--json")
+    done = stopwav("latency", "fake", "--corpus", manifest, "--rounds", 1, "--save", tmp_path / "runs", "--json")
     assert done.code == 1
     (row,) = json.loads(done.stdout)["results"]
     assert row["params"]["utterances"] == 2
@@ -174,7 +174,7 @@ def test_align_writes_a_ctm_that_latency_takes(librispeech: Path, tmp_path: Path
     assert done.code == 0, done.stderr
     assert len(output.read_text().splitlines()) == 94
     places = ("--corpus", librispeech, "--words", output, "--save", tmp_path)
-    ran = stopwav("latency", "fake", *places, "--quick", "--json")
+    ran = stopwav("latency", "fake", *places, "--rounds", 1, "--json")
     assert ran.code == 0, ran.stderr
     assert json.loads(ran.stdout)["results"][0]["params"]["words"] == 94
 

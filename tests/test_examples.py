@@ -33,7 +33,7 @@ def run(*command: object, **environment: str) -> str:
 
 def latency(*arguments: object, **environment: str) -> dict[str, dict]:
     """The results of a latency run by engine."""
-    printed = run("-m", "stopwav", "latency", *arguments, "--quick", "--json", **environment)
+    printed = run("-m", "stopwav", "latency", *arguments, "--rounds", "1", "--json", **environment)
     return {result["name"]: result for result in json.loads(printed)["results"]}
 
 

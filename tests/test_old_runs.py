@@ -1,7 +1,7 @@
 """Run files of earlier versions, of every study: read as they were, with the numbers they had, shown in every medium.
 
 Beside each run in `tests/data` lies what the version before computed from it: name, metric, value. `latency-columns` is
-`latency-failures` in format 2, with the values of format 1.
+`latency-failures` in format 2, with the values of format 1. Fits of two points, which older versions had, are gone.
 """
 
 import csv
@@ -58,6 +58,9 @@ def test_json_has_the_values_it_had(stem: str) -> None:
         # Later versions add metrics.
         assert [metric for metric in row["metrics"] if metric in before[row["name"]]] == list(before[row["name"]])
         for metric, value in before[row["name"]].items():
+            # Older versions ranked by the times of one round, which names a winner by chance.
+            if metric == "rank" and row["params"]["rounds"] == 1:
+                value = None
             expected = None if value is None else pytest.approx(value, rel=1e-9)
             assert row["metrics"][metric]["value"] == expected, f"{row['name']} {metric}"
 

@@ -72,8 +72,10 @@ def test_runs_are_diffed_gated_and_followed(tmp_path: Path) -> None:
 
 
 def test_a_run_is_resumed(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
+    run = make_run(tmp_path, "--rounds", "3")
     whole = run.read_text().splitlines(keepends=True)
     run.write_text("".join(whole[:3]))
-    assert make_run(tmp_path, "--resume") == run
-    assert len(run.read_text().splitlines()) == len(whole)
+    assert make_run(tmp_path, "--rounds", "3", "--resume") == run
+    keys = [json.loads(line).get("key") for line in run.read_text().splitlines()]
+    counts = [key for key in keys if key and key[0] == "count"]
+    assert sorted(counts) == sorted(["count", index, name] for index in range(3) for name in ("sum", "loop"))

@@ -26,7 +26,7 @@ STUDY_EXAMPLE = """
                           "chunk_lag_p99": {"value": null, "low": null, "high": null, "n": 285, "unit": "s",
                                             "note": "needs 368 events, has 285", "rough": false}},
               "warnings": [{"code": "busy-machine",
-                            "message": "load average 1.77, more than half of 2 cores: stop other processes …"}]}]}
+                            "message": "other processes used 0.9 of 2 cores just now: stop other processes …"}]}]}
 """
 
 STUDY_KEYS = """
@@ -75,6 +75,9 @@ WARNINGS = (
         "utterances not measured",
     ),
     ("`cell-oom`, `cell-timeout`, `cell-crashed`, `cell-error`", "how a cell ended, with its last words"),
+    ("`budget`", "a cell that the budget had no time for, and the time that it needs; not counted as a failure"),
+    ("`one-call`", "a value that is one first call, without a warm-up: the budget had no time for more"),
+    ("`implausible`", "a cell whose time does not fit to those of its neighbours"),
     ("`loss-missing`, `loss-device`", "a loss that is not installed, or does not run on the device"),
     ("`loss-oom`, `loss-timeout`, `loss-crashed`, `loss-error`, `loss-skipped`", "how batches of a loss ended"),
     ("`loss-wrong`, `loss-unchecked`", "a loss that does not match the oracle, or whose check did not finish"),

@@ -12,6 +12,7 @@
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.step("conformer-transducer")         # where a training step goes, module by module
     stopwav.run("plan.yaml")                     # the studies that a file describes
+    stopwav.gate_race("base.py:Mine", "change.py:Mine")   # is a change worse? Both take turns in one run
 
 Importing it imports neither torch nor any engine.
 """
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from stopwav.studies.compare.run import compare
     from stopwav.studies.diff.diff import diff
     from stopwav.studies.diff.gate import gate
+    from stopwav.studies.diff.race import gate_race
     from stopwav.studies.grid.run import grid
     from stopwav.studies.latency.explain import explanation
     from stopwav.studies.latency.run import latency
@@ -83,6 +85,7 @@ _LAZY = {
     "diff_traces": "stopwav.profiling.trace_diff",
     "explanation": "stopwav.studies.latency.explain",
     "gate": "stopwav.studies.diff.gate",
+    "gate_race": "stopwav.studies.diff.race",
     "grid": "stopwav.studies.grid.run",
     "latency": "stopwav.studies.latency.run",
     "load_corpus": "stopwav.speech.corpus",
@@ -135,6 +138,7 @@ __all__ = [
     "diff_traces",
     "explanation",
     "gate",
+    "gate_race",
     "grid",
     "latency",
     "load_corpus",

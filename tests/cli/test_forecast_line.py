@@ -12,13 +12,13 @@ from stopwav.cli.study_verb import about, forecast_line
 from stopwav.measure.meter import Meters, NoMeter
 from stopwav.piece import Piece
 from stopwav.record import Header, Record, now
-from stopwav.studies.compare import forecast
+from stopwav.studies.compare import energy_pass
 from stopwav.studies.compare import study as compare
 from stopwav.studies.grid import study as grid
 
 
 def compare_line(folder: Path, engine: str = "fake", **settings: Any) -> str:
-    return forecast_line(compare.STUDY, {"engines": [engine], "save": folder, **settings}) or ""
+    return forecast_line(compare.STUDY, {"engines": [engine], "save": folder, "rounds": 10, **settings}) or ""
 
 
 def test_the_time_of_a_grid_by_hand(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_meter_log_asks_for_the_time_of_energy(tmp_path: Path) -> None:
 
 
 def test_without_a_meter_no_time_of_energy_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast, "find_meters", lambda: Meters((), (NoMeter("none here"),), ()))
+    monkeypatch.setattr(energy_pass, "find_meters", lambda: Meters((), (NoMeter("none here"),), ()))
     asked, not_asked = compare_line(tmp_path, energy=True), compare_line(tmp_path)
     assert "no energy: there is no meter" in asked
     assert asked.partition(" (")[0] == not_asked.partition(" (")[0]

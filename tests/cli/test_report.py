@@ -28,7 +28,7 @@ MakeCorpus = Callable[..., Path]
 
 
 def latency(corpus: Path, save: Path, *arguments: object) -> Done:
-    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--quick")
+    places = ("--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--rounds", 1)
     return stopwav("latency", "fake", *places, *arguments)
 
 

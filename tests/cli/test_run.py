@@ -68,7 +68,7 @@ def test_a_study_that_fails_does_not_stop_the_rest(plan: Path) -> None:
 
 
 def test_the_tables_of_all_runs_are_printed_with_the_path_of_each(plan: Path) -> None:
-    done = stopwav(plan.parent, "run", plan, "--quick", "--no-html")
+    done = stopwav(plan.parent, "run", plan, "--rounds", 1, "--no-html")
     assert done.code == 1
     runs = sorted((plan.parent / "runs").glob("*.jsonl"))
     assert len(runs) == 2

@@ -22,14 +22,13 @@ NO_NVML = NoNvml("not asked for")
 CORES = os.cpu_count() or 1
 
 
-def cautions(root: Path, nvml: object = NO_NVML, **environ: str) -> dict[str, str]:
+def cautions(root: Path, nvml: object = NO_NVML, other_cores: float | None = 0.0, **environ: str) -> dict[str, str]:
     """The messages of all cautions by their codes."""
-    return {caution.code: caution.message for caution in health(root, nvml, environ)}
+    return {caution.code: caution.message for caution in health(root, nvml, environ, lambda: other_cores)}
 
 
 def test_a_quiet_machine_has_no_cautions(tmp_path: Path) -> None:
     files = {
-        "proc/loadavg": "0.01 0.02 0.03 1/100 1234",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
         "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count": 0,
         "sys/class/power_supply/BAT0/type": "Battery",
@@ -39,11 +38,13 @@ def test_a_quiet_machine_has_no_cautions(tmp_path: Path) -> None:
     assert cautions(tree(tmp_path, files), FakeNvml(0, pids=(os.getpid(),)), OMP_NUM_THREADS="1") == {}
 
 
-def test_load_is_a_caution_above_half_the_cores_and_not_at_it(tmp_path: Path) -> None:
-    half = CORES / 2
-    assert cautions(tree(tmp_path, {"proc/loadavg": f"{half} 0 0 1/1 1"})) == {}
-    message = cautions(tree(tmp_path, {"proc/loadavg": f"{half + 0.01:.2f} 0 0 1/1 1"}))["busy-machine"]
-    assert f"load average {half + 0.01:.2f}" in message
+def test_others_are_a_caution_above_a_quarter_of_the_cores_and_not_at_it(tmp_path: Path) -> None:
+    quarter = CORES / 4
+    assert cautions(tmp_path, other_cores=quarter) == cautions(tmp_path, other_cores=None) == {}
+    message = cautions(tmp_path, other_cores=quarter + 0.1)["busy-machine"]
+    assert message == (
+        f"other processes used {quarter + 0.1:.1f} of {CORES} cores just now: stop other processes (see top), or wait"
+    )
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,33 @@ def test_a_race_finds_the_faster(order: list[str]) -> None:
     assert stopwav.Race(race.b, race.a, 0.01).verdict.kind == "slower"
 
 
+def test_a_race_may_stop_at_its_first_verdict_and_says_by_which_rule(order: list[str]) -> None:
+    first = Scripted("a", (0.020, 0.030, 0.026, 0.040, 0.030, 0.030))
+    second = Scripted("b", (0.010, 0.0151, 0.0129, 0.020, 0.015, 0.015))
+    race = stopwav.race(first, second, Plan(rounds=6), stop_when_decided=True)
+    # Two rounds per side decide nothing by a rule that allows looking, and three are enough for twice as fast.
+    assert "".join(order) == "abbaab"
+    assert (race.rule, race.verdict.rule, race.verdict.kind, race.verdict.n) == ("anytime", "anytime", "faster", 3)
+    # Already decided: nothing more is measured, and the rule stays.
+    again = stopwav.race(
+        first, second, Plan(rounds=6), stop_when_decided=True, previous_rounds=(race.a.rounds, race.b.rounds)
+    )
+    assert len(order) == 6
+    assert again == race
+    # Without it the plan is followed to its end.
+    order.clear()
+    fixed = stopwav.race(first, second, Plan(rounds=6))
+    assert len(order) == 12
+    assert fixed.verdict.rule == "fixed"
+
+
+def test_a_race_that_nothing_decides_ends_with_its_plan(order: list[str]) -> None:
+    first, second = Scripted("a", (0.02, 0.03, 0.02, 0.03)), Scripted("b", (0.03, 0.02, 0.03, 0.02))
+    race = stopwav.race(first, second, Plan(rounds=4), stop_when_decided=True)
+    assert len(order) == 8
+    assert race.verdict.kind == "undecided"
+
+
 def test_a_race_continues_from_previous_rounds(order: list[str]) -> None:
     plan = Plan(rounds=4)
     first = Scripted("a", (0.020, 0.030, 0.026, 0.040))

@@ -49,17 +49,14 @@ def test_the_p_value_is_that_of_the_f_test() -> None:
 
 
 def test_too_few_points_say_so() -> None:
-    two = fit_growth([1, 2], [1.0, 2.0])
-    assert two.predict(3).value == pytest.approx(3.0)
-    assert two.predict(3).low is None
-    assert "no interval" in two.predict(3).note
     three = fit_growth([1, 2, 4], [1.0, 2.1, 4.0])
     assert three.p_value is None
     assert three.predict(3).low is not None
-    with pytest.raises(ValueError, match="two different x"):
-        fit_growth([1, 1], [1.0, 1.0])
+    for x in ([1, 2], [1, 2, 2]):
+        with pytest.raises(ValueError, match="three different x and a y for each, got 2"):
+            fit_growth(x, [1.0] * len(x))
     with pytest.raises(ValueError, match="positive"):
-        fit_growth([1, 2], [1.0, 0.0])
+        fit_growth([1, 2, 3], [1.0, 2.0, 0.0])
 
 
 def test_a_prediction_outside_the_measured_range_says_so() -> None:

@@ -33,18 +33,20 @@ def synthetic_run(
     lost: Sequence[tuple[int, int]] = (),
     path: Path = Path("synthetic.jsonl"),
     between: float = BETWEEN,
+    moves: Sequence[float] = (),
     **header: Any,
 ) -> Record:
     """A run: `slowdown` and `growth` are planted, `drift` is the sd of what moves the whole run.
 
-    `wrong` counts the wrong words of each utterance; `lost` holds (round, utterance) of streams that crashed.
+    `moves` is what moves each round, as a log ratio. `wrong` counts the wrong words of each utterance; `lost` holds
+    (round, utterance) of streams that crashed.
     """
     noise = np.random.default_rng(seed)
     pieces = []
     moved = noise.normal(0, drift) if drift else 0.0
     for name in names:
         for index in range(rounds):
-            pace = (1 + slowdown) * np.exp(moved + noise.normal(0, between))
+            pace = (1 + slowdown) * np.exp(moved + noise.normal(0, between) + (moves[index] if moves else 0.0))
             for utterance in range(UTTERANCES):
                 key: list[str | int] = ["stream", index, name, f"u{utterance}"]
                 if (index, utterance) in lost:

@@ -79,7 +79,7 @@ def test_what_a_file_prints_and_changes_stays_in_its_process(own: Path) -> None:
     write_corpus(Path("corpus"), count=1)
     here, path = os.getcwd(), list(sys.path)
     small = ("--durations", "0.1", "--batch-sizes", "1", "--no-html", "--audio", "corpus/u000.wav")
-    done = command("grid", "own.py:Own", "--quick", *small)
+    done = command("grid", "own.py:Own", "--rounds", 1, *small)
     assert done.code == 0, done
     assert "noise" not in done.stdout + done.stderr
     assert (os.getcwd(), sys.path, "OWN" in os.environ, "own" in sys.modules) == (here, path, False, False)
@@ -174,7 +174,8 @@ def test_a_light_engine_imports_no_toolkit_when_it_is_checked() -> None:
         "import sys\nfrom stopwav.engines.registry import BUILT_IN\n"
         "from stopwav.studies.engine_check import check_engine\n"
         "light = [entry.name for entry in BUILT_IN if entry.is_light and entry.version]\n"
-        "for name in light: check_engine(name)\n"
+        "from contextlib import suppress\nfrom stopwav.errors import StopwavError\n"
+        "for name in light:\n    with suppress(StopwavError): check_engine(name)  # some need the name of a model\n"
         "print(*light)\nprint(*{name.partition('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,35 +16,59 @@ from stopwav.report.chart import Chart
 from stopwav.report.document import Cell, Column, Detail, Document, Row, Source, Table
 from stopwav.report.text import format_interval
 from stopwav.stats import summarise_rounds
+from stopwav.studies.budget import (
+    FEWEST_ROUNDS,
+    BudgetedSpec,
+    half_width,
+    is_finished,
+    open_budget,
+    possible_rounds,
+    store_spent,
+)
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.definition import Definition, Definitions
 from stopwav.studies.resume import open_record
-from stopwav.studies.spec import Option, StudySpec, make_header, study_function
+from stopwav.studies.spec import Option, make_header, study_function
 from stopwav.studies.study import Study, StudyRun
 
 
-class CountingSpec(StudySpec):
+class CountingSpec(BudgetedSpec):
     """The settings of a counting run."""
 
     counters: Annotated[list[str], Option("What to count with: `sum` or `loop`.", positional=True)] = Field(
         min_length=1
     )
     up_to: Annotated[int, Option("The number to count to.")] = Field(default=1000, gt=0)
-    rounds: Annotated[int, Option("Rounds.")] = Field(default=3, gt=0)
 
 
 @study_function(CountingSpec, "counters")
 def counting(spec: CountingSpec) -> Record:
     """Return the run of a counting study."""
     with open_record("counting", spec, partial(make_header, "counting", spec)) as record:
-        for index in range(spec.rounds):
-            for name in spec.counters:
-                key = ("count", index, name)
-                if key not in record:
-                    record.append(Piece(key=list(key), status="ok", data={"values_s": _count(name, spec.up_to)}))
-                spec.report("counting", index + 1, spec.rounds)
-        record.finish()
+        if not is_finished(record, spec):
+            budget = open_budget(spec, record)
+            for index in possible_rounds(spec.rounds):
+                before_s = budget.spent_s
+                _count_once(spec, record, index)
+                store_spent(record, budget)
+                spec.show(record, f"round {index + 1}", budget.left_s)
+                if spec.is_budgeted and (_is_precise(spec, record) or not budget.fits(budget.spent_s - before_s)):
+                    break
+            record.finish()
     return record
+
+
+def _count_once(spec: CountingSpec, record: Record, index: int) -> None:
+    for done, name in enumerate(spec.counters):
+        key = ("count", index, name)
+        if key not in record:
+            record.append(Piece(key=list(key), status="ok", data={"values_s": _count(name, spec.up_to)}))
+        spec.report("counting", done + 1, len(spec.counters))
+
+
+def _is_precise(spec: CountingSpec, record: Record) -> bool:
+    estimates = [result.metrics["count_time"] for result in results(record)]
+    return all(estimate.n >= FEWEST_ROUNDS and half_width(estimate) <= spec.precision for estimate in estimates)
 
 
 def _count(name: str, up_to: int) -> list[float]:
@@ -61,7 +85,7 @@ def _count(name: str, up_to: int) -> list[float]:
 
 
 def _rounds(record: Record, name: str) -> list[list[float]]:
-    return [piece.data["values_s"] for piece in record.pieces if piece.key[2] == name]
+    return [piece.data["values_s"] for piece in record.pieces if piece.key[0] == "count" and piece.key[2] == name]
 
 
 def results(record: Record) -> list[Result]:

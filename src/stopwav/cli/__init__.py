@@ -20,7 +20,7 @@ _VERBS = {
     "demo": ("stopwav.cli.demo:demo", "Measure two recognisers in two minutes."),
     "report": ("stopwav.cli.report:report", "Print a run again, or write its page."),
     "diff": ("stopwav.cli.diff:diff", "Compare two runs: what is faster, slower, the same."),
-    "gate": ("stopwav.cli.diff:gate", "Fail when a run is worse than its baseline."),
+    "gate": ("stopwav.cli.gate:gate", "Fail when a run is worse than its baseline."),
     "history": ("stopwav.cli.history:history", "Chart every metric over the runs in a folder."),
     "traces": ("stopwav.cli.traces:traces", "Analyse, compare or merge profiler traces."),
     "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),
@@ -123,6 +123,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except StopwavError as error:
         _print_error(str(error))
         sys.exit(2)
+    except KeyboardInterrupt:  # where nothing was being measured
+        sys.exit(130)
     except MemoryError:
         _print_error("not enough memory for this; give it less at a time, or lift the limit (ulimit -v)")
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""`stopwav diff` and `stopwav gate`."""
+"""`stopwav diff`."""
 
 from __future__ import annotations
 
@@ -58,78 +58,3 @@ def parse_threshold(text: str) -> float:
     if not (math.isfinite(value) and value >= 0 and (percent or value < 1)):
         raise StopwavError(f"--threshold {text!r}: give a change of 0 or more as 1% or 0.01")
     return value
-
-
-EXIT_VIOLATED = 3  # a condition is violated; 1 and 2 say that something could not be measured or compared
-
-
-Runs = Annotated[
-    list[Path],
-    typer.Argument(metavar="BASELINE RUN", help="Two run files; with --calibrate, three or more of the same thing."),
-]
-FailOn = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="CONDITION",
-        help="Fail when the run is `slower`, `bigger` or `worse-wer`, or something is `missing`; "
-        "give it once for each. Default: any of them.",
-    ),
-]
-Thresholds = Annotated[
-    Path | None,
-    typer.Option(help="File with a threshold per metric, from --calibrate; --threshold applies to the others."),
-]
-Calibrate = Annotated[
-    bool, typer.Option("--calibrate", help="Print thresholds derived from repeated runs of the same thing, as JSON.")
-]
-AllowIncomplete = Annotated[
-    bool,
-    typer.Option("--allow-incomplete", help="Judge runs that stopped early by what they hold; else that is an error."),
-]
-Markdown = Annotated[
-    Path | None, typer.Option(help="File to write the outcome to, as Markdown for a pull-request comment.")
-]
-
-
-def gate(
-    runs: Runs,
-    fail_on: FailOn = None,
-    threshold: Threshold = "1%",
-    thresholds: Thresholds = None,
-    calibrate: Calibrate = False,
-    markdown: Markdown = None,
-    force: Force = False,
-    allow_incomplete: AllowIncomplete = False,
-    json: Json = False,
-) -> None:
-    """Is a run as good as its baseline? The exit code is 3 if a condition is violated by more than noise."""
-    from stopwav.cli.output import check_target, print_json, show_document, write_file
-    from stopwav.studies.diff import gate as gates
-    from stopwav.studies.diff.document import gate_document
-
-    check_target(markdown)
-    if calibrate:
-        print_json(gates.calibrate(runs, force=force, allow_incomplete=allow_incomplete).to_json(), indent=2)
-        return
-    if len(runs) != 2:
-        raise StopwavError(
-            f"gate takes a baseline and a run, got run files: {len(runs)}; --calibrate takes three or more"
-        )
-    judged = gates.gate(
-        *runs,
-        fail_on=fail_on or tuple(gates.CONDITIONS),
-        threshold=parse_threshold(threshold),
-        thresholds=None if thresholds is None else gates.read_thresholds(thresholds),
-        force=force,
-        allow_incomplete=allow_incomplete,
-    )
-    if markdown is not None:
-        from stopwav.report.markdown import render_markdown
-
-        write_file(markdown, render_markdown(gate_document(judged)), runs)
-    if json:
-        print_json(judged.to_json())
-    else:
-        show_document(gate_document(judged))
-    if not judged.passed:
-        raise typer.Exit(EXIT_VIOLATED)

@@ -20,7 +20,6 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Say what this machine is, what it can measure with, and what would spoil a measurement."""
-    # Health first: what the rest does must not show up in the load.
     from stopwav.measure.health import health, list_sensors, steadiness
 
     cautions = health()

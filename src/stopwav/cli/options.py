@@ -12,7 +12,9 @@ from stopwav.errors import StopwavError
 
 Number = TypeVar("Number", int, float)
 
-Quick = Annotated[bool, typer.Option("--quick", help="One round: the same as --rounds 1.")]
+# The budget that --quick stands for.
+QUICK = "60s"
+Quick = Annotated[bool, typer.Option("--quick", help="A budget of one minute: the same as --budget 60s.")]
 Save = Annotated[Path, typer.Option(help="Folder for the run file.")]
 EveryMetric = Annotated[bool, typer.Option("--all", help="Print every metric with its interval.")]
 PrintTexts = Annotated[

@@ -31,18 +31,26 @@ T = TypeVar("T")
 EXIT_PARTLY = 1
 EXIT_UNUSABLE = 2
 EXIT_INTERRUPTED = 130
+# By SIGTERM, which ends it as Ctrl-C does.
+EXIT_TERMINATED = 143
+STOPPED_CODES = (EXIT_INTERRUPTED, EXIT_TERMINATED)
 
 USUAL = Detail()
 
 
-def print_run(record: Record, *, as_json: bool, detail: Detail = USUAL, page: bool = True) -> None:
-    """Print the results of a run, write its page next to it, and end with the exit code that says how it went."""
+def print_run(
+    record: Record, *, as_json: bool, detail: Detail = USUAL, page: bool = True, code: int | None = None
+) -> None:
+    """Print the results of a run, write its page next to it, and end with the exit code that says how it went.
+
+    `code` is that of a command that was stopped.
+    """
     report_resumed(record)
     run = read_results(record)
     print_runs([run], as_json=as_json, detail=detail)
     if page and not as_json:
         write_page_or_warn([run], page_of(record))
-    end_with(exit_code([run]))
+    end_with(exit_code([run]) if code is None else code)
 
 
 def report_resumed(record: Record) -> None:
@@ -229,8 +237,8 @@ def exit_code(runs: Sequence[StudyRun]) -> int:
 
 
 @contextmanager
-def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
-    """Yield a function that moves a progress bar on standard error; Ctrl-C ends the command, saying how to continue."""
+def progress_bar() -> Iterator[Progress]:
+    """Yield a function that moves a progress bar on standard error; Ctrl-C ends the command."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -266,6 +274,5 @@ def progress_bar(*, resumable: bool = False) -> Iterator[Progress]:
             yield move
         except KeyboardInterrupt:
             bar.stop()
-            kept = "; what was measured is kept: continue with --resume" if resumable else ""
-            print(f"stopwav: interrupted{kept}", file=sys.stderr)
+            print("stopwav: interrupted", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stopwav.cli.options import EveryMetric, Json, NoHtml, Quick, Scientific
+from stopwav.cli.options import QUICK, EveryMetric, Json, NoHtml, Quick, Scientific
 from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ def run(
         typer.Option("--check", help="Check the file and list its runs with an estimate of the time; run nothing."),
     ] = False,
     rounds: Annotated[int | None, typer.Option(help="Override the rounds of every study.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Override the budget of every study, such as 5min.")
+    ] = None,
     quick: Quick = False,
     seed: Annotated[int | None, typer.Option(help="Override the seed of every study.")] = None,
     save: Annotated[Path | None, typer.Option(help="Override the folder for the run files.")] = None,
@@ -49,10 +52,10 @@ def run(
     """Run one or several studies that a YAML file describes."""
     import sys
 
-    from stopwav.cli.output import end_with, print_json
+    from stopwav.cli.output import STOPPED_CODES, end_with, print_json
     from stopwav.studies.plan.plan_file import file_runs
 
-    planned = file_runs(file, _overrides(1 if quick else rounds, seed, save, settings or []))
+    planned = file_runs(file, _overrides(rounds, QUICK if quick else budget, seed, save, settings or []))
     if check:
         end_with(_check(file, planned, as_json=json))
         return
@@ -65,17 +68,21 @@ def run(
         code, row = _run(item, resume, printing)
         codes.append(code)
         rows.append(row)
+        if code in STOPPED_CODES:  # the runs that would follow are not begun
+            break
     if json:
         print_json({"runs": rows})
     end_with(_exit_code(codes))
 
 
-def _overrides(rounds: int | None, seed: int | None, save: Path | None, settings: list[str]) -> dict[str, Any]:
+def _overrides(
+    rounds: int | None, budget: str | None, seed: int | None, save: Path | None, settings: list[str]
+) -> dict[str, Any]:
     from stopwav.studies.plan.plan_file import parse_override
     from stopwav.studies.plan.yaml_file import as_node
 
     overrides: dict[str, Any] = dict(parse_override(text) for text in settings)
-    for key, value in (("rounds", rounds), ("seed", seed), ("save", save)):
+    for key, value in (("rounds", rounds), ("budget", budget), ("seed", seed), ("save", save)):
         if value is not None:
             overrides[key] = as_node(value, f"--{key}")
     return overrides
@@ -94,13 +101,16 @@ def _run(planned: PlannedRun, resume: bool, printing: _Printing) -> tuple[int, d
     """Run one study, print its tables, write its page, and return its exit code and JSON."""
     import sys
 
-    from stopwav.cli.output import EXIT_UNUSABLE, progress_bar, report_resumed
+    from stopwav.cli.live import Stopped, follow
+    from stopwav.cli.output import EXIT_UNUSABLE, report_resumed
     from stopwav.errors import StopwavError
     from stopwav.studies.plan.run import run_planned
     from stopwav.studies.study import find_study
 
-    with progress_bar(resumable=True) as progress:
-        finished = run_planned(planned, resume=resume, progress=progress)
+    try:
+        finished = follow(lambda display: run_planned(planned, resume=resume, progress=display))
+    except Stopped as stopped:
+        return stopped.code, _print(stopped.record, printing)[1]
     error = finished.error
     if finished.record is not None:
         try:
@@ -127,8 +137,11 @@ def _print(record: Record, printing: _Printing) -> tuple[int, dict[str, Any]]:
 
 
 def _exit_code(codes: list[int]) -> int:
-    """0 when all was measured, 1 when a part was not, 2 when nothing was."""
-    from stopwav.cli.output import EXIT_PARTLY, EXIT_UNUSABLE
+    """0 when all was measured, 1 when a part was not, 2 when nothing was; that of the signal which stopped it."""
+    from stopwav.cli.output import EXIT_PARTLY, EXIT_UNUSABLE, STOPPED_CODES
+
+    if codes[-1] in STOPPED_CODES:
+        return codes[-1]
 
     if all(code == EXIT_UNUSABLE for code in codes):
         return EXIT_UNUSABLE

@@ -32,8 +32,11 @@ def study_verb(study: Study) -> Callable[..., None]:
     def verb(context: typer.Context, **values: Any) -> None:
         given = [name for name in values if _is_given(context, name)]
         settings = {name: _parsed(study.spec, name, values[name]) for name in study.spec.options()}
-        if "rounds" in settings and values.get("quick"):
-            settings["rounds"] = 1
+        # A text that was not given leaves the setting at its default.
+        unset = [name for name, option in study.spec.options().items() if option.text and settings[name] is None]
+        settings = {name: value for name, value in settings.items() if name not in unset}
+        if values.get("quick"):
+            settings.setdefault("budget_s", options.QUICK)
         own = {name: values[name] for name in study.verb.options}
         prepared = study.verb.prepare({**settings, **own, "json": values["json"]}, given)
         if prepared is None:
@@ -77,17 +80,21 @@ def _with_bare_values(arguments: Sequence[str], bare: Mapping[str, tuple[str, Se
 
 
 def _measure(study: Study, settings: dict[str, Any], values: dict[str, Any]) -> None:
-    from stopwav.cli.output import print_run, progress_bar
+    from stopwav.cli.live import Stopped, follow
+    from stopwav.cli.output import print_run
 
     line = None if settings.get("resume") else forecast_line(study, settings)
     if line:
         print(line, file=sys.stderr)
-    with progress_bar(resumable=True) as progress:
-        record = study.run(**settings, progress=progress)
+    code = None
+    try:
+        record = follow(lambda display: study.run(**settings, progress=display))
+    except Stopped as stopped:
+        record, code = stopped.record, stopped.code
     study.verb.after(record, settings)
     shown = ("every_metric", "scientific", "unfold", "labels", "print_texts")
     fields = {name: values[name] for name in shown if name in values}
-    print_run(record, as_json=values["json"], detail=Detail(**fields), page=not values["no_html"])
+    print_run(record, as_json=values["json"], detail=Detail(**fields), page=not values["no_html"], code=code)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -101,7 +108,7 @@ def _parameters(study: Study) -> list[inspect.Parameter]:
         field = fields[name]
         default = ... if field.is_required() else field.get_default(call_default_factory=True)
         parameters.append(_parameter(name, field.annotation, default, option))
-        if name == "rounds":
+        if name == "budget_s":
             parameters.append(_keyword("quick", options.Quick, False))
     texts = {} if study.texts is None else {"print_texts": options.PrintTexts}
     for name, annotation in {**study.verb.options, **texts, **_SHOWN}.items():
@@ -114,7 +121,9 @@ def _is_optional(annotation: Any) -> bool:
 
 
 def _parameter(name: str, annotation: Any, default: Any, option: Option) -> inspect.Parameter:
-    kind = _kind(annotation)
+    kind = str | None if option.text else _kind(annotation)
+    if option.text:
+        default = None
     if _numbers(annotation):
         default = None if default in (None, ...) else ",".join(f"{number:g}" for number in default)
     if option.positional:
@@ -172,30 +181,28 @@ def _parsed(spec: type[StudySpec], name: str, value: Any) -> Any:
 
 def about(seconds: float | None) -> str:
     """Return a time as a person says it: no more digits than an estimate has."""
-    if seconds is None:
-        return "time unknown"
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+    from stopwav.studies.budget import time_text
+
+    return "time unknown" if seconds is None else f"about {time_text(seconds)}"
 
 
 def forecast_line(study: Study, settings: Mapping[str, Any]) -> str | None:
-    """Return the line about a run; None where it is short or where nothing is known."""
+    """Return the line about how long a run may take; None where it is short or where nothing is known."""
+    from stopwav.studies.budget import BudgetedSpec, time_text
     from stopwav.studies.spec import checked
 
-    if study.forecast is None or not study.verb.shorter:
-        return None
     try:
         spec = checked(study.spec, **settings)
-        estimate, stopped = study.forecast(spec), any(True for _ in study.problems(spec))
+        # One with a budget says so itself, once it is known that it can be measured.
+        if isinstance(spec, BudgetedSpec) and spec.is_budgeted:
+            return None
+        if study.forecast is None or any(True for _ in study.problems(spec)):
+            return None
+        estimate = study.forecast(spec)
     except Exception:  # an estimate never stops a run; the study itself says what is wrong with its settings
         return None
-    if estimate.seconds is None or estimate.seconds < LONG_S or stopped:
+    if estimate.seconds is None or estimate.seconds < LONG_S:
         return None
     # The first line says what is to be done; the rest, how fast that will go.
     speed = "; ".join(estimate.basis[1:])
-    time = about(estimate.seconds).removeprefix("about ")
-    *others, last = study.verb.shorter
-    quicker = "" if settings.get("rounds") == 1 else "--quick, or fewer --rounds, "
-    fewer = f"{quicker or 'fewer '}{', '.join(others)} or {last}"
-    return f"stopwav: estimated {time} ({speed}); for less: {fewer}"
+    return f"stopwav: estimated {time_text(estimate.seconds)} ({speed}); for less: --budget 5min, not a fixed plan"

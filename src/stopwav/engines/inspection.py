@@ -17,11 +17,13 @@ from stopwav.engines.protocol import DescriptionError
 from stopwav.engines.registry import (
     BUILT_IN,
     EngineEntry,
+    check_model,
     find_entry,
     is_streaming,
     list_knobs,
     parse_spec,
     prepare,
+    streams,
     with_knob,
 )
 from stopwav.errors import StopwavError
@@ -37,6 +39,8 @@ class Inspection:
     options: tuple[str, ...] = ()
     takes_any_option: bool = False
     sources: tuple[str, ...] = ()
+    # Whether it streams; None where only the loaded engine tells.
+    streaming: bool | None = None
 
     def takes(self, option: str) -> bool:
         """Whether the engine has such an option."""
@@ -87,21 +91,25 @@ def _named(text: str) -> Iterator[None]:
 
 
 def inspect_engine(text: str) -> Inspection:
-    """Import the class that a spec names, check the spec's options, and return what is known of the engine."""
+    """Import the class that a spec names, check options and model, and return what is known of the engine."""
     spec = parse_spec(text)
     entry = find_entry(spec)
     here = Path() if entry in BUILT_IN else Path.cwd()
     try:
-        parameters = inspect.signature(prepare(text).func).parameters.values()
+        call = prepare(text)
+        parameters = inspect.signature(call.func).parameters.values()
     except DescriptionError:
         # Made with its class and not when it loads; either way an error of this engine, and others are measured.
         return Inspection(takes_any_option=True, sources=(spec.name,) if entry is None else ())
+    if entry is not None:
+        check_model(entry, spec.source)
     # By where this process was: the import may have changed the folder.
     sources = _own_sources(here, spec.name) if entry is None else _package_sources(here, entry)
     return Inspection(
         options=tuple(parameter.name for parameter in parameters),
         takes_any_option=any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters),
         sources=sources,
+        streaming=streams(call.func),
     )
 
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ class EngineEntry:
     package: str
     install: str
     summary: str
+    # The model that its name has to give: a "folder", a "file", or else a file that is in every model folder of the
+    # toolkit, whose models may also be on the Hub. With a question mark the engine has one of its own.
+    model: str = ""
 
     @property
     def version(self) -> str | None:
@@ -47,12 +51,12 @@ class EngineEntry:
         return self in BUILT_IN and (self.package not in _ON_TORCH or "torch" in sys.modules)
 
 
-def _built_in(name: str, target: str, package: str, extra: str, summary: str) -> EngineEntry:
+def _built_in(name: str, target: str, package: str, extra: str, summary: str, model: str = "") -> EngineEntry:
     install = f"pip install 'stopwav[{extra}]'" if extra else "pip install stopwav"
-    return EngineEntry(name, f"stopwav.engines.{target}", package, install, summary)
+    return EngineEntry(name, f"stopwav.engines.{target}", package, install, summary, model)
 
 
-# Name, class, package, extra and summary.
+# Name, class, package, extra, summary, and the model to be named.
 BUILT_IN = (
     _built_in(
         "pocketsphinx", "pocketsphinx:PocketSphinx", "pocketsphinx", "",
@@ -61,36 +65,44 @@ BUILT_IN = (
     _built_in(
         "moonshine", "moonshine:Moonshine", "moonshine-voice", "moonshine",
         "Moonshine tiny, English, model in the package",
+        "folder?",
     ),
     _built_in(
         "emformer-rnnt", "emformer_rnnt:EmformerRnnt", "torch", "torch",
         "Emformer RNN-T base, a streaming transducer; random weights without a checkpoint",
+        "file?",
     ),
     _built_in(
         "conformer-hybrid", "hybrid_recogniser:conformer_hybrid", "torch", "torch",
         "Conformer with CTC and attention, 116 M parameters; random weights without a checkpoint",
+        "file?",
     ),
     _built_in(
         "lstm-hybrid", "hybrid_recogniser:lstm_hybrid", "torch", "torch",
         "LSTM with CTC and attention, 8 M parameters; random weights without a checkpoint",
+        "file?",
     ),
     _built_in(
         "transformers", "transformers_asr:Transformers", "transformers", "transformers",
         "Hugging Face models by folder or Hub name: CTC, encoder-decoder, transducer",
+        "config.json",
     ),
     _built_in(
         "speechbrain", "speechbrain_asr:speechbrain", "speechbrain", "speechbrain",
         "SpeechBrain models by folder or Hub name; for grid also classifiers, VAD and separation",
+        "hyperparams.yaml",
     ),
     _built_in(
         "faster-whisper", "faster_whisper_asr:FasterWhisper", "faster-whisper", "faster-whisper",
         "Whisper models that CTranslate2 converted, by folder",
+        "folder",
     ),
     _built_in(
         "sherpa-onnx", "sherpa_onnx_asr:sherpa_onnx", "sherpa-onnx", "sherpa-onnx",
         "ONNX models by folder, offline and streaming; Moonshine tiny without one",
+        "folder?",
     ),
-    _built_in("vosk", "vosk_asr:Vosk", "vosk", "vosk", "Kaldi models by folder"),
+    _built_in("vosk", "vosk_asr:Vosk", "vosk", "vosk", "Kaldi models by folder", "folder"),
     _built_in("fake", "fake:Fake", "stopwav", "", "scripted times and texts, to check the instrument"),
 )  # fmt: skip
 
@@ -172,12 +184,40 @@ def is_streaming(entry: EngineEntry) -> bool | None:
     """Whether the engine streams; `None` where its package is missing, or where the model decides."""
     if entry.version is None:
         return None
-    factory = _get_class(_import(entry), entry.target.partition(":")[2], entry.name)
+    return streams(_get_class(_import(entry), entry.target.partition(":")[2], entry.name))
+
+
+def streams(factory: Callable[..., object]) -> bool | None:
+    """Whether the engines that a class or function makes stream; `None` where only a loaded one tells."""
     if isinstance(factory, partial):  # one class for several names
         factory = factory.func
     made = factory if isinstance(factory, type) else get_type_hints(factory).get("return")
-    streaming = {hasattr(kind, "open") for kind in get_args(made) or (made,) if isinstance(kind, type)}
+    streaming = {_has_open(kind) for kind in get_args(made) or (made,) if isinstance(kind, type)}
     return streaming.pop() if len(streaming) == 1 else None
+
+
+def _has_open(kind: type) -> bool | None:
+    if hasattr(kind, "open"):
+        return True
+    # A method may be made when the engine loads, or be looked up then.
+    known = (hasattr(kind, "transcribe") or hasattr(kind, "process")) and not hasattr(kind, "__getattr__")
+    return False if known else None
+
+
+def check_model(entry: EngineEntry, source: str | None) -> None:
+    """Raise where the model that an engine needs is not there; it is looked for, and not loaded."""
+    from stopwav.engines.toolkit import find_model, model_folder
+
+    needed = entry.model.removesuffix("?")
+    if not needed or (source is None and entry.model.endswith("?")):
+        return
+    if needed == "folder":
+        model_folder(entry.name, source)
+    elif needed == "file":
+        if not os.path.isfile(source or ""):
+            raise StopwavError(f"{entry.name}:{source}: no such file; give a checkpoint, or none for random weights")
+    else:
+        find_model(entry.name, source, needed)
 
 
 def _import(entry: EngineEntry) -> ModuleType:
@@ -218,8 +258,13 @@ def make_streaming(text: str) -> StreamingEngine:
     """Return the streaming engine that a spec names, loaded and ready."""
     engine = make(text)
     if not isinstance(engine, StreamingEngine):
-        raise StopwavError(f"engine {text!r} does not stream (it has no open()); latency needs a streaming engine")
+        raise not_streaming(text)
     return engine
+
+
+def not_streaming(text: str) -> StopwavError:
+    """Return the error of an engine that takes whole utterances only."""
+    return StopwavError(f"engine {text!r} does not stream (it has no open()); latency needs a streaming engine")
 
 
 def list_knobs(text: str) -> list[Knob]:

@@ -24,9 +24,8 @@ from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.measure.meter import Meter
 from stopwav.measure.meters import find_meters, system_batteries
 from stopwav.measure.nvml import NoNvml, Nvml, compute_processes, load_nvml, slowed_gpus
+from stopwav.measure.other_work import busy_cautions, other_cores_now
 
-# With more than half the cores busy, a measurement shares caches, memory and clock boost with other processes.
-BUSY_SHARE = 0.5
 # Where a processor is shared, its slow spells last from tenths of a second to seconds.
 STEADINESS_S = 2.0
 # A millisecond or so of counting: a thousand times the cost of reading the clock.
@@ -68,14 +67,17 @@ class Steadiness:
 
 
 def health(
-    root: Path = Path("/"), nvml: Nvml | NoNvml | None = None, environ: Mapping[str, str] = os.environ
+    root: Path = Path("/"),
+    nvml: Nvml | NoNvml | None = None,
+    environ: Mapping[str, str] = os.environ,
+    other_cores: Callable[[], float | None] = other_cores_now,
 ) -> list[Caution]:
     """Return a caution for everything that would spoil a measurement on this machine now."""
     nvml = load_nvml() if nvml is None else nvml
     return [
         *_gpu_shared(nvml),
         *_gpu_slowed(nvml),
-        *_busy(root),
+        *busy_cautions(other_cores()),
         *_governor(root),
         *_on_battery(root),
         *_throttled(root),
@@ -105,16 +107,6 @@ def _gpu_slowed(nvml: Nvml | NoNvml) -> Iterator[Caution]:
         yield Caution(
             "gpu-throttled",
             f"GPU {index} is throttled by heat or lack of power: let it cool (nvidia-smi -q -d PERFORMANCE)",
-        )
-
-
-def _busy(root: Path) -> Iterator[Caution]:
-    """Yield a caution when the load average is more than half the cores."""
-    load, cores = _load(root), os.cpu_count() or 1
-    if load > BUSY_SHARE * cores:
-        yield Caution(
-            "busy-machine",
-            f"load average {load:.2f}, more than half of {cores} cores: stop other processes (see top), or wait",
         )
 
 
@@ -200,13 +192,6 @@ def _own_pids() -> set[int]:
     import psutil
 
     return {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-
-
-def _load(root: Path) -> float:
-    """Return the load average of the last minute, 0 where there is none."""
-    if words := read_text(root / "proc/loadavg").split():
-        return float(words[0])
-    return os.getloadavg()[0] if root == Path("/") and hasattr(os, "getloadavg") else 0.0
 
 
 def _system_says_on_battery() -> bool:

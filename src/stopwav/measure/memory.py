@@ -112,6 +112,28 @@ def measure_host_peak(call: Callable[[], object], baseline_bytes: int | None = N
     return HostPeak(peak, baseline, EXACT)
 
 
+@dataclass(frozen=True)
+class PeakMark:
+    """The kernel's high-water mark as it was set before a call: reading it afterwards costs the call nothing."""
+
+    was_reset: bool
+    before_bytes: int
+    proc: Path
+
+    def peak(self, baseline_bytes: int) -> HostPeak | None:
+        """Return the peak since the mark was set; None where it cannot be reset and nothing since has raised it."""
+        if self.was_reset:
+            peak = status_bytes(self.proc, "VmHWM")
+            return None if peak is None else HostPeak(peak, baseline_bytes, EXACT)
+        raised = lifetime_peak_bytes()
+        return HostPeak(raised, baseline_bytes, RAISED) if raised > self.before_bytes else None
+
+
+def set_peak_mark(proc: Path = PROC) -> PeakMark:
+    """Set the high-water mark to what is resident now, where the kernel allows it."""
+    return PeakMark(reset_mark(proc), lifetime_peak_bytes(), proc)
+
+
 def limit_host_memory(limit_bytes: int) -> None:
     """Limit this process's memory, including what it already has: allocations beyond it fail from now on.
 

@@ -81,6 +81,9 @@ class Plan:
     max_values_s: float = 20.0
     # Off by default: energy takes separate windows of several seconds.
     energy: bool = False
+    # Seconds that first call, warm-up and values together should take: how many calls that is, is chosen from what the
+    # first took. None is no such limit.
+    visit_s: float | None = None
     # Bytes of host memory at which a round's process is recorded as `oom`; None is no limit.
     memory_limit_bytes: int | None = None
 

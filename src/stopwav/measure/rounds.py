@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stopwav.errors import Caution, Status, StopwavError
-from stopwav.measure.clock import clock_for
 from stopwav.measure.plan import COMPARISON, REPORT, Plan, Scalar, Workload, as_workload
-from stopwav.measure.sampler import Samples
+from stopwav.measure.visit import Round as Round
+from stopwav.measure.visit import RoundRunner
 
 if TYPE_CHECKING:
-    from stopwav.measure.energy import EnergyReading
-    from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
-    from stopwav.stats import Estimate, Outliers, Verdict
-
-
-@dataclass(frozen=True)
-class Round:
-    """One fresh process: how it ended and, where it succeeded, its measurements."""
-
-    index: int
-    status: Status
-    message: str = ""
-    last_words: str = ""
-    load_s: float | None = None
-    samples: Samples | None = None
-    memory: HostPeak | None = None
-    cuda_memory: CudaPeak | None = None
-    energy: EnergyReading | None = None
-    # A throttled round is repeated once; both are kept.
-    throttled: bool = False
-    # The attribute `facts` of the workload's call: plain values, such as which model was loaded.
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def median_s(self) -> float:
-        """The median of this round's values."""
-        assert self.samples is not None
-        return median(self.samples.values_s)
+    from stopwav.stats import Estimate, Outliers, Rule, Verdict
 
 
 @dataclass(frozen=True)
@@ -113,6 +85,8 @@ class Race:
     a: Measurement
     b: Measurement
     threshold: float
+    # `anytime` where the rounds may have stopped because of what they showed.
+    rule: Rule = "fixed"
 
     @property
     def pairs(self) -> tuple[list[float], list[float]]:
@@ -127,7 +101,7 @@ class Race:
         """The paired verdict over the rounds that succeeded for both."""
         from stopwav.stats import paired_verdict
 
-        verdict = paired_verdict(*self.pairs, threshold=self.threshold)
+        verdict = paired_verdict(*self.pairs, threshold=self.threshold, rule=self.rule)
         for measurement in (self.a, self.b):
             if not measurement.good:  # more rounds would fail too
                 return replace(verdict, more_rounds=None, note=f"{measurement.name}: {measurement.time.note}")
@@ -172,20 +146,34 @@ def race(
     only: Sequence[int] | None = None,
     previous_rounds: tuple[Sequence[Round], Sequence[Round]] = ((), ()),
     on_round: Callable[[int, Round], None] | None = None,
+    stop_when_decided: bool = False,
 ) -> Race:
     """Measure two workloads in interleaved rounds (AB BA AB …), for a verdict on b against a.
 
     `only` and `previous_rounds` (those of a and those of b) are as for `measure`. `on_round` is called with 0 for a or
-    1 for b, and each new round as it ends.
+    1 for b, and each new round as it ends. With `stop_when_decided` there are at most so many rounds: it looks after
+    each pair and stops at the first verdict, by a rule (`anytime`) that allows looking.
     """
     if only is None and plan.rounds < 2:
         raise StopwavError(f"race: plan.rounds={plan.rounds}; a verdict needs at least 2 rounds per side, use 10")
     if not threshold >= 0:
         raise StopwavError(f"race: threshold={threshold!r}; give the share that matters, such as 0.01, or 0")
+    rule: Rule = "anytime" if stop_when_decided else "fixed"
+
+    def is_decided(measurements: Sequence[Measurement]) -> bool:
+        first, second = measurements
+        return stop_when_decided and Race(first, second, threshold, rule).verdict.kind != "undecided"
+
     first, second = interleave_rounds(
-        [a, b], plan, devices=[device] * 2, only=only, previous_rounds=previous_rounds, on_round=on_round
+        [a, b],
+        plan,
+        devices=[device] * 2,
+        only=only,
+        previous_rounds=previous_rounds,
+        on_round=on_round,
+        is_enough=is_decided,
     )
-    return Race(first, second, threshold)
+    return Race(first, second, threshold, rule)
 
 
 def interleave_rounds(
@@ -196,13 +184,19 @@ def interleave_rounds(
     previous_rounds: Sequence[Sequence[Round]],
     only: Sequence[int] | None = None,
     on_round: Callable[[int, Round], None] | None = None,
+    is_enough: Callable[[Sequence[Measurement]], bool] = lambda measurements: False,
 ) -> list[Measurement]:
-    """Measure workloads in interleaved rounds; `on_round` is called with a workload's position and its new round."""
+    """Measure workloads in interleaved rounds; `on_round` is called with a workload's position and its new round.
+
+    `is_enough` is asked before each round of all of them, and ends the rounds.
+    """
     measurements = [
         measure(workload, plan, only=(), previous_rounds=rounds)
         for workload, rounds in zip(workloads, previous_rounds, strict=True)
     ]
     for index in range(plan.rounds) if only is None else only:
+        if is_enough(measurements):
+            break
         for position in alternating_order(len(workloads), index):
             measurements[position] = measure(
                 workloads[position],
@@ -233,64 +227,3 @@ def _run_round(workload: Workload, plan: Plan, index: int, device: str) -> Round
             return Round(index, outcome.status, outcome.message, outcome.last_words)
         round_: Round = outcome.value
         return replace(round_, index=index)
-
-
-class RoundRunner:
-    """Runs a round inside its fresh process: load, first call, warm-up, values, then memory and energy passes."""
-
-    def __init__(self, workload: Workload, plan: Plan, device: str) -> None:
-        self._workload, self._plan = workload, plan
-        self._device = device
-        if plan.memory_limit_bytes is not None:
-            from stopwav.measure.memory import limit_host_memory
-
-            limit_host_memory(plan.memory_limit_bytes)
-        self._clock = clock_for(device)
-
-    def run(self) -> Round:
-        """Run the round."""
-        from stopwav.measure.machine import throttle_count
-        from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
-        from stopwav.measure.sampler import load_statistics, sample
-
-        load_statistics()
-        load = self._clock.time(self._workload.setup)
-        call = load.result
-        # Read before the first call, which may leave caches behind: both peaks are given over the loaded model.
-        baseline_bytes, cuda_baseline = host_baseline_bytes(), self._cuda_baseline()
-        before = throttle_count()
-        samples = sample(call, self._clock, self._plan)
-        after = throttle_count()
-        return Round(
-            index=0,
-            status="ok",
-            load_s=load.wall_s,
-            samples=samples,
-            memory=measure_host_peak(call, baseline_bytes),
-            cuda_memory=self._cuda_peak(call, cuda_baseline),
-            energy=self._energy(call),
-            throttled=before is not None and after is not None and after > before,
-            facts=getattr(call, "facts", {}),
-        )
-
-    def _cuda_baseline(self) -> CudaMemory | None:
-        if not self._device.startswith("cuda"):
-            return None
-        from stopwav.measure.memory import cuda_memory
-
-        return cuda_memory(self._device)
-
-    def _cuda_peak(self, call: Callable[[], object], baseline: CudaMemory | None) -> CudaPeak | None:
-        if baseline is None:
-            return None
-        from stopwav.measure.memory import measure_cuda_peak
-
-        return measure_cuda_peak(call, self._device, baseline)
-
-    def _energy(self, call: Callable[[], object]) -> EnergyReading | None:
-        if not self._plan.energy:
-            return None
-        from stopwav.measure.energy import measure_energy
-        from stopwav.measure.meters import find_meters
-
-        return measure_energy(call, find_meters())

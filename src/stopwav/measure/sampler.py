@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from stopwav.errors import Caution
@@ -15,6 +15,10 @@ from stopwav.measure.plan import Plan
 MIN_WARMUP_CALLS = 3
 MAX_WARMUP_CALLS = 20
 MAX_WARMUP_S = 30.0
+# Of a visit with a time limit, one part in so many is warm-up, and the rest is values.
+WARMUP_PART = 4
+# More calls than any visit makes.
+MAX_CALLS = 10**6
 # The clock's own cost, about 1 µs, is a ten-thousandth of the shortest value.
 MIN_VALUE_S = 0.010
 # Values are added five at a time: testing the stop rule after each one would stop on lucky streaks more often.
@@ -45,11 +49,22 @@ def load_statistics() -> None:
     del statistics
 
 
-def sample(call: Callable[[], object], clock: Clock, plan: Plan) -> Samples:
-    """Take the samples of one round of `call`."""
-    first_s = time_calls(call, 1, clock).wall_s
-    warmup_s, cautions = warm_up(call, clock, plan)
-    loops = choose_loops(call, clock)
+def sample(call: Callable[[], object], clock: Clock, plan: Plan, first: Timing | None = None) -> Samples:
+    """Take the samples of one round of `call`: with `plan.visit_s`, as many as that has time for, at least one.
+
+    `first` is the first call, where it has been made already.
+    """
+    if first is None:
+        first = time_calls(call, 1, clock)
+    first_s = first.wall_s
+    calls = MAX_CALLS if plan.visit_s is None else _calls_left(plan.visit_s, first_s)
+    if calls == 0:
+        return _one_call(first)
+    plan = _sized(plan, calls, first_s)
+    warmup_s, cautions = warm_up(call, clock, plan, min(MIN_WARMUP_CALLS, calls // WARMUP_PART))
+    # Of few calls none is spent on what is known: how long one takes.
+    is_long = plan.visit_s is not None and min((first_s, *warmup_s)) >= 2 * MIN_VALUE_S
+    loops = 1 if is_long else choose_loops(call, clock)
     timings = _take_values(call, loops, clock, plan)
     return Samples(
         first_s=first_s,
@@ -62,11 +77,47 @@ def sample(call: Callable[[], object], clock: Clock, plan: Plan) -> Samples:
     )
 
 
-def warm_up(call: Callable[[], object], clock: Clock, plan: Plan) -> tuple[tuple[float, ...], tuple[Caution, ...]]:
+def _calls_left(visit_s: float, first_s: float) -> int:
+    """How many more calls a visit has time for, if they take as long as the first."""
+    return min(MAX_CALLS, int((visit_s - first_s) / first_s)) if 0 < first_s < visit_s else 0
+
+
+def _sized(plan: Plan, calls: int, first_s: float) -> Plan:
+    """The plan with as much warm-up and as many values as the visit has time for."""
+    if plan.visit_s is None:
+        return plan
+    warmup_s = min(plan.warmup_s, (plan.visit_s - first_s) / WARMUP_PART)
+    values_s = plan.visit_s - first_s - warmup_s
+    return replace(
+        plan,
+        warmup_s=warmup_s,
+        min_values=min(plan.min_values, max(1, calls - calls // WARMUP_PART)),
+        min_values_s=min(plan.min_values_s, values_s),
+        max_values_s=min(plan.max_values_s, values_s),
+    )
+
+
+def _one_call(first: Timing) -> Samples:
+    """The samples of a visit that has time for its first call alone, which then is its value too."""
+    message = "a call takes longer than its share of the budget: its first call is the value, without a warm-up"
+    return Samples(
+        first_s=first.wall_s,
+        warmup_s=(),
+        loops=1,
+        values_s=(first.wall_s,),
+        device_values_s=() if first.device_s is None else (first.device_s,),
+        stages_s=(dict(first.stages),),
+        cautions=(Caution("one-call", message),),
+    )
+
+
+def warm_up(
+    call: Callable[[], object], clock: Clock, plan: Plan, min_calls: int = MIN_WARMUP_CALLS
+) -> tuple[tuple[float, ...], tuple[Caution, ...]]:
     """Warm up and return the seconds of each call, with a caution if the process was still changing."""
     values_s: list[float] = []
     while len(values_s) < MAX_WARMUP_CALLS and sum(values_s) < MAX_WARMUP_S:
-        if len(values_s) >= MIN_WARMUP_CALLS and sum(values_s) >= plan.warmup_s:
+        if len(values_s) >= min_calls and sum(values_s) >= plan.warmup_s:
             break
         values_s.append(time_calls(call, 1, clock).wall_s)
     return tuple(values_s), _warmup_cautions(values_s)

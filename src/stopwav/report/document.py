@@ -202,6 +202,8 @@ class Document:
     measured: tuple[Result, ...] = ()
     # Whether a warning of that code casts doubt on that metric.
     doubts: Callable[[str, str], bool] = lambda code, metric: True
+    # The rounds of the run in words: where a budget ended it, its settings do not say how many there are.
+    rounds: str = ""
 
 
 def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> Table:

@@ -48,13 +48,13 @@ def render_markdown(document: Document, *, every_metric: bool = False) -> str:
     parts += map(_block, legend(document, "markdown", every_metric))
     parts.append("\n".join(f"- ⚠ {_bold(note.code)} {escape(note.text)}" for note in footnotes(document.warned)))
     if document.record is not None:
-        parts.append(origin(document.record.header))
+        parts.append(origin(document.record.header, document.rounds))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def origin(header: Header) -> str:
-    """Return where a run comes from: what was measured, and on what machine."""
-    return f"Measured: {escape(measured_line(header))}<br>\nMachine: {escape(machine_line(header))}"
+def origin(header: Header, rounds: str) -> str:
+    """Return where a run comes from: what was measured, in which rounds, and on what machine."""
+    return f"Measured: {escape(measured_line(header, rounds))}<br>\nMachine: {escape(machine_line(header))}"
 
 
 def escape(text: str, longest: int = 300) -> str:

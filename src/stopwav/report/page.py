@@ -75,7 +75,7 @@ def _context(index: int, section: PageSection, drawn: Drawn) -> dict[str, Any]:
     return {
         "prefix": f"s{index}-",
         "heading": plain(document.title, 200),
-        "facts": [] if document.record is None else facts(document.record),
+        "facts": [] if document.record is None else facts(document.record, document.rounds),
         # A number stays on one line with its unit.
         "findings": [
             plain(finding, LONGEST_NOTE).replace(" %", "\u00a0%").replace(" s ", "\u00a0s ")

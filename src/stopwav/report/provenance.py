@@ -10,8 +10,8 @@ from stopwav.record import Header, Record
 from stopwav.report.text import DASH, counted, format_bytes, plain
 
 
-def measured_line(header: Header) -> str:
-    """The study, when it was started, with which version, and on what."""
+def measured_line(header: Header, rounds: str = "") -> str:
+    """The study, when it was started, with which version, on what, and in which rounds."""
     corpus = header.corpus
     parts = [f"{header.study} of {header.started}", f"stopwav {header.stopwav}"]
     if corpus:
@@ -19,9 +19,10 @@ def measured_line(header: Header) -> str:
         count = f"{counted(len(corpus['utterances']), 'utterance')}, " if "utterances" in corpus else ""
         what = "corpus" if count else input_kind(header)
         parts.append(f"{what} {corpus.get('name', DASH)} ({count}digest {corpus.get('digest', DASH)})")
-    for name, value in (("pace", header.spec.get("pace")), ("rounds", header.spec.get("rounds"))):
-        if value is not None:
-            parts.append(f"{name} {value}")
+    if (pace := header.spec.get("pace")) is not None:
+        parts.append(f"pace {pace}")
+    if rounds:
+        parts.append(rounds)
     return plain(" · ".join(parts))
 
 
@@ -50,14 +51,14 @@ def fingerprint(header: Header) -> str:
     return str(header.machine.get("fingerprint") or "unknown")
 
 
-def facts(record: Record) -> list[tuple[str, str]]:
+def facts(record: Record, rounds: str = "") -> list[tuple[str, str]]:
     """Pairs of a label and what is known, for people; what is not known has no line."""
     header = record.header
     versions = {"stopwav": header.stopwav, **header.machine.get("packages", {})}
     normaliser = " ".join(str(header.normaliser[key]) for key in ("name", "version") if key in header.normaliser)
     rows = [
         ("Measured", _corpus(record)),
-        ("How", _how(header.spec)),
+        ("How", _how(header.spec, rounds)),
         ("When", _when(header.started) + ("" if record.complete else " (not complete)")),
         ("Machine", _machine(header.machine)),
         ("System", _listed(header.machine, ("system", "python", "virtual_machine", "container"))),
@@ -79,10 +80,10 @@ def _corpus(record: Record) -> str:
     return f"{count} of corpus {plain(str(corpus.get('name', '')), 80)}{digest}"
 
 
-def _how(spec: Mapping[str, Any]) -> str:
+def _how(spec: Mapping[str, Any], rounds: str) -> str:
     parts = []
-    if "rounds" in spec:
-        parts.append("1 round" if spec["rounds"] == 1 else f"{spec['rounds']} rounds, each in fresh processes")
+    if rounds:
+        parts.append(rounds if rounds == "1 round" else f"{rounds}, each in fresh processes")
     if "pace" in spec:
         parts.append(f"{spec['pace']} pace")
     if spec.get("chunk_ms"):

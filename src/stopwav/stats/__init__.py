@@ -8,7 +8,7 @@ from stopwav.stats.bootstrap import (
     paired_ratio_p_value,
 )
 from stopwav.stats.estimate import UNDECIDED, Estimate, inverse, is_rough, pareto_set, scaled, side_of
-from stopwav.stats.growth import GrowthFit, Polynomial, fit_growth
+from stopwav.stats.growth import FEWEST_POINTS, GrowthFit, Polynomial, fit_growth
 from stopwav.stats.intervals import (
     median_interval,
     minimum_count,
@@ -18,7 +18,9 @@ from stopwav.stats.intervals import (
     t_interval,
     t_quantile,
 )
+from stopwav.stats.neighbours import implausible_cells
 from stopwav.stats.outliers import ControlChart, Outliers, classify_outliers, control_chart
+from stopwav.stats.rule import Rule, rule_text
 from stopwav.stats.verdict import (
     DEFAULT_THRESHOLD,
     LogRatio,
@@ -31,6 +33,7 @@ from stopwav.stats.verdict import (
 
 __all__ = [
     "DEFAULT_THRESHOLD",
+    "FEWEST_POINTS",
     "UNDECIDED",
     "ControlChart",
     "Estimate",
@@ -38,6 +41,7 @@ __all__ = [
     "LogRatio",
     "Outliers",
     "Polynomial",
+    "Rule",
     "Verdict",
     "classify_outliers",
     "cluster_mean",
@@ -46,6 +50,7 @@ __all__ = [
     "control_chart",
     "decide",
     "fit_growth",
+    "implausible_cells",
     "inverse",
     "is_rough",
     "median_interval",
@@ -57,6 +62,7 @@ __all__ = [
     "paired_verdict",
     "pareto_set",
     "percentile",
+    "rule_text",
     "scaled",
     "side_of",
     "summarise_rounds",

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from stopwav.stats.bootstrap import paired_ratio_difference, paired_ratio_p_value
 from stopwav.stats.estimate import Estimate, is_rough
 from stopwav.stats.intervals import t_quantile
+from stopwav.stats.rule import Rule, rule_text
 from stopwav.stats.verdict import decide, paired_log_ratio, unpaired_log_ratio
 
 Quantity = Literal["time", "size", "errors", "energy"]
@@ -54,6 +55,15 @@ class Change:
     code: str = ""
     # Whether the interval rests on few rounds or samples.
     rough: bool = False
+    # The rule of a verdict from rounds. None where there is none: counts, error rates, and where nothing was measured.
+    rule: Rule | None = None
+
+    @property
+    def rule_text(self) -> str:
+        """The rule in a few words; for an error rate, which rests on samples and not on rounds, its interval."""
+        if self.rule is not None:
+            return rule_text(self.rule, self.confidence)
+        return f"{100 * self.confidence:.4g} % paired bootstrap over samples" if self.by == "difference" else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as `--json` prints them."""
@@ -84,11 +94,20 @@ def answer_all(questions: Sequence[Question], confidence: float = CONFIDENCE) ->
 
 
 def ask_ratio(
-    metric: str, unit: str, quantity: Quantity, a: ArrayLike, b: ArrayLike, threshold: float, *, paired: bool = False
+    metric: str,
+    unit: str,
+    quantity: Quantity,
+    a: ArrayLike,
+    b: ArrayLike,
+    threshold: float,
+    *,
+    paired: bool = False,
+    rule: Rule = "fixed",
 ) -> Question:
     """Ask whether b / a differs from 1 by more than the threshold, from one value per round.
 
     The rounds are of two separate runs or, where `paired`, of one run in which round i of a alternated with that of b.
+    Where their number depends on their values, `rule` has to be `anytime`.
     """
     ratio = (paired_log_ratio if paired else unpaired_log_ratio)(a, b)
 
@@ -96,7 +115,7 @@ def ask_ratio(
         return None if ratio.mean is None else float(np.exp(np.log(np.asarray(values, dtype=float)).mean()))
 
     def answer(confidence: float) -> Change:
-        verdict = decide(ratio, threshold, confidence)
+        verdict = decide(ratio, threshold, confidence, rule)
         less, more = WORDS[quantity]
         return Change(
             metric=metric,
@@ -116,9 +135,10 @@ def ask_ratio(
             paired=paired,
             note=verdict.note,
             rough=verdict.low is not None and is_rough(verdict.n),
+            rule=rule,
         )
 
-    return Question(ratio.p_value(float(np.log1p(threshold))), answer)
+    return Question(ratio.p_value(float(np.log1p(threshold)), rule), answer)
 
 
 def ask_count(metric: str, a: int, b: int) -> Question:

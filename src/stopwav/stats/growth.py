@@ -18,6 +18,8 @@ from stopwav.stats.intervals import WIDEST, t_quantile, t_tail
 
 # The quadratic term is kept where chance alone would make one as large less often than this.
 SIGNIFICANCE = 0.05
+# A line goes through any two points, whatever they are: only a third can disagree with it.
+FEWEST_POINTS = 3
 # Relative residuals below this are rounding of double precision, not spread.
 _ROUNDING = 1e-12
 
@@ -26,12 +28,12 @@ _ROUNDING = 1e-12
 class Polynomial:
     """A fitted polynomial: its coefficients from the constant on, their covariance, and the spread of the residuals.
 
-    `spread` is the residual standard deviation relative to the fitted value; None where no degree of freedom is left.
+    `spread` is the residual standard deviation relative to the fitted value.
     """
 
     coefficients: tuple[float, ...]
     covariance: NDArray[np.float64]
-    spread: float | None
+    spread: float
     df: int
 
     def __call__(self, x: float) -> float:
@@ -41,10 +43,10 @@ class Polynomial:
     def predict(self, x: float) -> tuple[float, float | None, float | None]:
         """Return the value at x and the ends of the 95 % interval of a new measurement there.
 
-        There are no ends where no degree of freedom is left, the value is not positive, or they are too far apart.
+        There are no ends where the value is not positive, or they are too far apart.
         """
         value = self(x)
-        if self.spread is None or value <= 0:
+        if value <= 0:
             return value, None, None
         powers = float(x) ** np.arange(len(self.coefficients))
         variance = (self.spread * value) ** 2 + float(powers @ self.covariance @ powers)
@@ -82,8 +84,6 @@ class GrowthFit:
         note = f"prediction{outside}"
         if value <= 0:
             return Estimate(None, unit=unit, note=f"no {note}: the fitted line falls below zero there; measure it")
-        if self.chosen.spread is None:
-            return Estimate(value, unit=unit, note=f"{note}; no interval: as many coefficients as points")
         ends = [(low, high)]
         if self.quadratic is not None and not self.is_quadratic:
             ends.append(self.quadratic.predict(x)[1:])
@@ -105,16 +105,17 @@ class GrowthFit:
 def fit_growth(x: ArrayLike, y: ArrayLike) -> GrowthFit:
     """Fit points with positive y: by a parabola where the F test shows a quadratic term, otherwise by a line.
 
-    Two points give a line without an interval, three an interval; a quadratic term takes at least four.
+    A fit takes at least three points, a quadratic term four.
     """
     positions, times = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
-    if np.unique(positions).size < 2 or positions.size != times.size:
-        raise ValueError(f"a growth fit needs two different x and a y for each, got {positions.size} and {times.size}")
+    different = np.unique(positions).size
+    if different < FEWEST_POINTS or positions.size != times.size:
+        raise ValueError(f"a growth fit needs three different x and a y for each, got {different} and {times.size}")
     if not (np.isfinite(times).all() and times.min() > 0):
         raise ValueError("a growth fit needs positive times")
     linear = _fit(positions, times, 1)
     ends = float(positions.min()), float(positions.max())
-    if np.unique(positions).size < 4:
+    if different < FEWEST_POINTS + 1:
         return GrowthFit(linear, None, None, *ends)
     quadratic = _fit(positions, times, 2)
     p_value = _p_value(quadratic)
@@ -131,10 +132,10 @@ def _fit(x: NDArray[np.float64], y: NDArray[np.float64], degree: int) -> Polynom
     df = y.size - degree - 1
     sizes = scale ** -np.arange(degree + 1.0)
     residuals = weighted @ solution - 1.0
-    spread = math.sqrt(float(residuals @ residuals) / df) if df > 0 else None
-    if spread is not None and spread < _ROUNDING:
+    spread = math.sqrt(float(residuals @ residuals) / df)
+    if spread < _ROUNDING:
         spread = 0.0
-    inverse = np.linalg.pinv(weighted.T @ weighted) * (spread or 0.0) ** 2
+    inverse = np.linalg.pinv(weighted.T @ weighted) * spread**2
     return Polynomial(tuple(float(c) for c in solution * sizes), inverse * np.outer(sizes, sizes), spread, df)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.intervals import WIDEST, t_quantile, t_tail
+from stopwav.stats.intervals import WIDEST
+from stopwav.stats.rule import Rule, fewest_rounds, interval_reach, two_sided_p_value
 
 Kind = Literal["faster", "slower", "same", "small difference", "undecided"]
 
@@ -40,14 +41,19 @@ class LogRatio:
     paired: bool
     note: str = ""
 
-    def p_value(self, edge: float = 0.0) -> float | None:
+    @property
+    def weight(self) -> float:
+        """The squared ratio of spread and standard error: the number of paired rounds that would be as certain."""
+        return (self.spread / self.standard_error) ** 2 if self.standard_error else float(self.n)
+
+    def p_value(self, edge: float = 0.0, rule: Rule = "fixed") -> float | None:
         """Return the two-sided p value of the true log ratio being on the other side of the nearer of ±`edge`."""
         if self.mean is None or self.standard_error is None:
             return None
         distance = abs(abs(self.mean) - edge)
         if self.standard_error == 0:
             return 1.0 if distance == 0 else 0.0
-        return 2 * t_tail(distance / self.standard_error, self.df)
+        return two_sided_p_value(rule, distance / self.standard_error, self.df, self.n, self.weight)
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Verdict:
     """The verdict on the ratio b / a, the interval it rests on, and how many more rounds should decide.
 
     `n` counts rounds per side. `p_value` is that of no difference at all. `more_rounds` is given where more rounds can
-    resolve `undecided`.
+    resolve `undecided`. `rule` says whether the rounds had to be fixed beforehand, or may have stopped at any moment.
     """
 
     kind: Kind
@@ -69,6 +75,7 @@ class Verdict:
     p_value: float | None = None
     paired: bool = True
     note: str = ""
+    rule: Rule = "fixed"
 
     def __str__(self) -> str:
         remarks = []
@@ -80,10 +87,14 @@ class Verdict:
 
 
 def paired_verdict(
-    a_medians: ArrayLike, b_medians: ArrayLike, threshold: float = DEFAULT_THRESHOLD, confidence: float = 0.95
+    a_medians: ArrayLike,
+    b_medians: ArrayLike,
+    threshold: float = DEFAULT_THRESHOLD,
+    confidence: float = 0.95,
+    rule: Rule = "fixed",
 ) -> Verdict:
-    """Return the verdict on b against a from interleaved rounds: Student's t on the log ratios of round medians."""
-    return decide(paired_log_ratio(a_medians, b_medians), threshold, confidence)
+    """Return the verdict on b against a from interleaved rounds, by the log ratios of round medians."""
+    return decide(paired_log_ratio(a_medians, b_medians), threshold, confidence, rule)
 
 
 def paired_log_ratio(a_medians: ArrayLike, b_medians: ArrayLike) -> LogRatio:
@@ -120,7 +131,9 @@ def unpaired_log_ratio(a_medians: ArrayLike, b_medians: ArrayLike) -> LogRatio:
     return _log_ratio(mean, math.hypot(spread_a, spread_b), math.sqrt(part_a + part_b), df, n, False)
 
 
-def decide(ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: float = 0.95) -> Verdict:
+def decide(
+    ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: float = 0.95, rule: Rule = "fixed"
+) -> Verdict:
     """Return the verdict of the interval of log(b/a) against ±log(1 + threshold).
 
     Wholly outside: faster or slower. Wholly inside: same, or a small difference where it excludes 0. Else undecided.
@@ -128,23 +141,25 @@ def decide(ratio: LogRatio, threshold: float = DEFAULT_THRESHOLD, confidence: fl
     if not (threshold >= 0 and 0 < confidence < 1):
         raise ValueError(f"need threshold ≥ 0 and 0 < confidence < 1, got {threshold} and {confidence}")
     value = None if ratio.mean is None else math.exp(ratio.mean)
+    undecided = Verdict(
+        "undecided", value, None, None, confidence, threshold, ratio.n, paired=ratio.paired, note=ratio.note, rule=rule
+    )
     if ratio.mean is None or ratio.standard_error is None:
         more = None if ratio.mean is None and ratio.n else max(1, _COMPARISON_ROUNDS - ratio.n)
-        return Verdict(
-            "undecided", value, None, None, confidence, threshold, ratio.n, more, None, ratio.paired, ratio.note
-        )
-    half = t_quantile((1 + confidence) / 2, ratio.df) * ratio.standard_error
+        return replace(undecided, more_rounds=more)
+    reach = interval_reach(rule, confidence, ratio.df, ratio.n, ratio.weight)
+    half = reach * ratio.standard_error if ratio.standard_error else 0.0
     low, high, edge = ratio.mean - half, ratio.mean + half, math.log1p(threshold)
-    kind = _kind(low, high, edge)
-    more, note = None, ratio.note
-    if kind == "undecided":
-        more = _more_rounds(ratio, edge, confidence)
-        note = note if more is not None else "too close to the threshold for any number of rounds to decide"
-    p_value = ratio.p_value()
+    decided = replace(undecided, kind=_kind(low, high, edge), p_value=ratio.p_value(rule=rule))
+    if decided.kind == "undecided":
+        more = _more_rounds(ratio, edge, confidence, rule)
+        note = ratio.note if more is not None else "too close to the threshold for any number of rounds to decide"
+        decided = replace(decided, more_rounds=more, note=note)
+    if math.isinf(half):
+        return replace(decided, note=f"needs at least {fewest_rounds(rule, confidence)} rounds per side")
     if half > WIDEST:
-        return Verdict(kind, value, None, None, confidence, threshold, ratio.n, more, p_value, ratio.paired, _TOO_WIDE)
-    ends = (math.exp(low), math.exp(high))
-    return Verdict(kind, value, *ends, confidence, threshold, ratio.n, more, p_value, ratio.paired, note)
+        return replace(decided, note=_TOO_WIDE)
+    return replace(decided, low=math.exp(low), high=math.exp(high))
 
 
 def _kind(low: float, high: float, edge: float) -> Kind:
@@ -158,13 +173,13 @@ def _kind(low: float, high: float, edge: float) -> Kind:
     return "undecided"
 
 
-def _more_rounds(ratio: LogRatio, edge: float, confidence: float) -> int | None:
+def _more_rounds(ratio: LogRatio, edge: float, confidence: float, rule: Rule) -> int | None:
     """Return how many more rounds should decide if mean and spread stay as they are; None if impractically many."""
     distance = abs(abs(ratio.mean or 0.0) - edge)
 
     def decides(total: int) -> bool:
         df = ratio.df * (total - 1) / (ratio.n - 1)
-        reach = t_quantile((1 + confidence) / 2, df) + _POWER_Z
+        reach = interval_reach(rule, confidence, df, total, total) + _POWER_Z
         return reach * ratio.spread / math.sqrt(total) <= distance
 
     totals = range(ratio.n + 1, max(ratio.n + 1, _MAX_ROUNDS) + 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stopwav.record import Record
+from stopwav.stats import Rule
 from stopwav.stats.change import Quantity, Question, ask_errors, ask_nothing, ask_ratio
 
 
@@ -64,6 +65,8 @@ class Comparable:
     item_settings: Callable[[Record, str], Mapping[str, object]] = lambda record, name: {}
     # The rates of errors that are compared by utterance, such as "wer".
     error_rates: tuple[str, ...] = ()
+    # Whether further rounds bring further utterances, so that they may decide an error rate.
+    rounds_add_utterances: bool = False
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -71,12 +74,16 @@ class Comparable:
         return (*(metric.name for metric in self.metrics), *self.error_rates)
 
 
-def ask_metric(metric: RoundMetric, a: Values, b: Values, threshold: float, *, paired: bool = False) -> Question:
+def ask_metric(
+    metric: RoundMetric, a: Values, b: Values, threshold: float, *, paired: bool = False, rule: Rule = "fixed"
+) -> Question:
     """Return the question whether a metric differs; without data where a or b has no value."""
     for values in (a, b):
         if isinstance(values, NoValue):
             return ask_nothing(metric.name, metric.unit, threshold, values.reason, values.code)
-    return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, threshold, paired=paired)  # type: ignore[arg-type]
+    assert not isinstance(a, NoValue)
+    assert not isinstance(b, NoValue)
+    return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, threshold, paired=paired, rule=rule)
 
 
 def ask_error_rate(metric: str, a: Errors, b: Errors, threshold: float) -> Question:

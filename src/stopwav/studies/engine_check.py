@@ -13,7 +13,15 @@ from typing import Any
 
 from stopwav.engines import inspection
 from stopwav.engines.inspection import EngineInspector, Inspection, OfferedSetting
-from stopwav.engines.registry import EngineEntry, EngineSpec, find_entry, is_streaming, parse_spec
+from stopwav.engines.registry import (
+    BUILT_IN,
+    EngineEntry,
+    EngineSpec,
+    find_entry,
+    is_streaming,
+    not_streaming,
+    parse_spec,
+)
 from stopwav.errors import StopwavError
 from stopwav.measure.process import Outcome
 from stopwav.studies.worker import Worker
@@ -36,14 +44,36 @@ def check_engine(text: str, time_limit_s: float = 0.0) -> Inspection:
     return inspected
 
 
-def check_engines(engines: Iterable[str], time_limit_s: float = 0.0) -> list[Inspection]:
-    """Return what is known of each engine of a run; the first that is not available is an error."""
+def check_engines(engines: Iterable[str], time_limit_s: float = 0.0, *, streaming: bool = False) -> list[Inspection]:
+    """Return what is known of each engine of a run; one error names all that are not available, each with its way out.
+
+    With `streaming`, one that does not stream is not available.
+    """
+    inspections: dict[str, Inspection] = {}
+    problems: list[str] = []
+    named = list(engines)
     with ExitStack() as stack:
         inspectors = _Inspectors(stack, time_limit_s)
-        return [
-            inspection.inspect_engine(engine) if _is_light(engine) else inspectors.ask("inspect", engine)
-            for engine in engines
-        ]
+        for engine in dict.fromkeys(named):
+            try:
+                inspections[engine] = (
+                    inspection.inspect_engine(engine) if _is_light(engine) else inspectors.ask("inspect", engine)
+                )
+                if streaming and inspections[engine].streaming is False:
+                    problems.append(str(not_streaming(engine)))
+            except StopwavError as error:
+                problems.append(str(error))
+    raise_problems(problems)
+    return [inspections[engine] for engine in named]
+
+
+def raise_problems(problems: Sequence[str]) -> None:
+    """Raise one error in one line for all that is wrong with the engines of a run; nothing where nothing is."""
+    if len(problems) > 1:
+        numbered = "; ".join(f"({number}) {problem}" for number, problem in enumerate(problems, start=1))
+        raise StopwavError(f"{len(problems)} engines cannot be measured: {numbered}")
+    if problems:
+        raise StopwavError(problems[0])
 
 
 def offered_settings(text: str, time_limit_s: float = 0.0) -> list[OfferedSetting]:
@@ -79,7 +109,7 @@ def _is_light(text: str) -> bool:
 
 
 class _Inspectors:
-    """A process for each file or package, which is imported once for all engines that name it."""
+    """A process for each file or other package, which is imported once for all engines that name it."""
 
     def __init__(self, stack: ExitStack, time_limit_s: float) -> None:
         self._stack = stack
@@ -91,7 +121,9 @@ class _Inspectors:
         spec = parse_spec(text)
         key = (method, text, self._limit_s, _state(spec))
         if key not in _known:
-            _known[key] = self._worker(spec.name).call(method, text, time_limit_s=self._limit_s)
+            # Those of stopwav share one process, as most import PyTorch.
+            package = "" if find_entry(spec) in BUILT_IN else spec.name
+            _known[key] = self._worker(package).call(method, text, time_limit_s=self._limit_s)
         outcome = _known[key]
         if outcome.ok:
             return outcome.value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, paths_in, read_first_pieces, read_header
@@ -12,7 +14,7 @@ from stopwav.speech.corpus import Corpus
 from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.spec import StudySpec
 from stopwav.studies.stored_fields import UNREADABLE
-from stopwav.studies.study import Study
+from stopwav.studies.study import Study, find_study, study_names
 
 # Without an earlier run, an engine is assumed to work as fast as speech arrives: most are faster.
 ASSUMED_RTF = 1.0
@@ -34,6 +36,14 @@ class Forecast:
     basis: tuple[str, ...]
 
 
+class EarlierSpeed(NamedTuple):
+    """How fast an engine was in an earlier run: real-time factor, seconds of loading, and the run with its study."""
+
+    rtf: float
+    load_s: float
+    run: str
+
+
 def forecast(study: Study, spec: StudySpec) -> Forecast:
     """Return the forecast of a run; its audio may be opened, and nothing is measured."""
     if study.forecast is None:
@@ -45,13 +55,15 @@ def forecast(study: Study, spec: StudySpec) -> Forecast:
         return Forecast(None, (f"no estimate: an earlier run in {spec.save} cannot be read ({reason}); remove it",))
 
 
-def engine_problems(setting: str, engines: Iterable[str], time_limit_s: float = 0.0) -> Iterator[tuple[str, str]]:
+def engine_problems(
+    setting: str, engines: Iterable[str], time_limit_s: float = 0.0, *, streaming: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yield the engines that are not available, each as the setting that names it and the reason."""
-    from stopwav.studies.engine_check import check_engine
+    from stopwav.studies.engine_check import check_engines
 
     for engine in engines:
         try:
-            check_engine(engine, time_limit_s)
+            check_engines([engine], time_limit_s, streaming=streaming)
         except StopwavError as error:
             yield setting, str(error)
 
@@ -68,6 +80,42 @@ def earlier_runs(folder: Path, study: str, matches: Callable[[Header], bool]) ->
                 yield read_first_pieces(path, EARLIER_BYTES)
         except StopwavError:  # no run, or a broken one
             continue
+
+
+def earlier_speed(engine: str, folder: Path, own: str = "") -> EarlierSpeed | None:
+    """Return how fast an engine was in the newest run of any study that measured it; None where none has.
+
+    Runs of the study `own` come first: batches and streams of one engine differ in speed.
+    """
+    read = 0
+    for path, study in _named_like_runs(folder, own):
+        try:
+            header = read_header(path)
+            if header.study != study.name or not _may_measure(header, engine) or read >= EARLIER_RUNS:
+                continue
+            read += 1
+            record = read_first_pieces(path, EARLIER_BYTES)
+        except StopwavError:  # no run, or a broken one
+            continue
+        if study.speeds is not None and (speed := study.speeds(record).get(engine)) is not None:
+            return EarlierSpeed(*speed, f"{path.name} (stopwav {study.name})")
+    return None
+
+
+def _named_like_runs(folder: Path, own: str) -> list[tuple[Path, Study]]:
+    """The files of studies that tell speeds: those of the study `own`, then all others, each newest first."""
+    files = []
+    for name in study_names():
+        paths = paths_in(folder, name)[:EARLIER_HEADERS]
+        if paths and (study := find_study(name)).speeds is not None:
+            files += [(path, study) for path in paths if path.is_file()]
+    return sorted(files, key=lambda file: (file[1].name != own, -os.path.getmtime(file[0])))
+
+
+def _may_measure(header: Header, engine: str) -> bool:
+    """Whether a run may be of an engine; a grid names its device apart, and the oldest runs no settings to try."""
+    names = [*header.spec.get("engines", ()), header.spec.get("engine")]
+    return bool(header.spec.get("explain")) or any(name and f"{engine},".startswith(f"{name},") for name in names)
 
 
 def measured_basis(engine: str, rtf: float, load_s: float, run: str) -> str:

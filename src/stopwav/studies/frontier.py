@@ -51,8 +51,18 @@ def next_batch(frontier: Frontier, first: int = 1, most: int = LARGEST_BATCH) ->
     return (frontier.fits + frontier.fails_at) // 2 if frontier.fails_at - frontier.fits > 1 else None
 
 
-def largest_estimate(frontier: Frontier, utterances: int = LARGEST_BATCH) -> Estimate:
-    """Return the largest batch of a corpus of so many that fits, with what stopped it as its note and code."""
+def largest_estimate(frontier: Frontier, utterances: int = LARGEST_BATCH, *, ended: bool = True) -> Estimate:
+    """Return the largest batch of a corpus of so many that fits, with what stopped it as its note and code.
+
+    A search that has not `ended`, for want of time, gives a lower bound, or nothing where it has not begun.
+    """
+    if not ended:
+        if not frontier.fits:
+            return Estimate(
+                None, note="there was no time to search for it; continue with --resume and a larger --budget"
+            )
+        note = "at least: the search was stopped there; continue with --resume and a larger --budget"
+        return Estimate(float(frontier.fits), n=1, note=note, code="lower-bound")
     note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
     if frontier.fails_at is None:
         reason = f"no more than {LARGEST_BATCH} are tried"

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopwav.record import Result
 from stopwav.report.text import ROUGH, format_digits
-from stopwav.stats import Estimate, GrowthFit, fit_growth, t_quantile
+from stopwav.stats import FEWEST_POINTS, Estimate, GrowthFit, fit_growth, t_quantile
 from stopwav.studies.definition import ratio, seconds
 
 # Points of a fitted curve: smooth on any screen.
@@ -43,14 +43,11 @@ def coefficients(fit: GrowthFit, axis: Axis) -> dict[str, Estimate]:
         if power >= len(fit.chosen.coefficients):
             metrics[name] = Estimate(None, unit="s", note=_TOO_FEW if fit.p_value is None else _NOT_QUADRATIC)
             continue
-        value, low, high = fit.chosen.coefficients[power], None, None
-        if fit.chosen.spread is not None:
-            half = t_quantile(0.975, fit.chosen.df) * float(fit.chosen.covariance[power, power]) ** 0.5
-            low, high = value - half, value + half
-        metrics[name] = Estimate(value, low, high, len(axis.x), "s", rough=fit.rough)
+        value = fit.chosen.coefficients[power]
+        half = t_quantile(0.975, fit.chosen.df) * float(fit.chosen.covariance[power, power]) ** 0.5
+        metrics[name] = Estimate(value, value - half, value + half, len(axis.x), "s", rough=fit.rough)
     metrics["law_quadratic_p"] = Estimate(fit.p_value, n=len(axis.x), note="" if fit.p_value is not None else _TOO_FEW)
-    spread = fit.chosen.spread
-    metrics["law_spread"] = Estimate(spread, n=len(axis.x), note="" if spread is not None else "no point left")
+    metrics["law_spread"] = Estimate(fit.chosen.spread, n=len(axis.x))
     return metrics
 
 
@@ -58,18 +55,19 @@ def held_out(axis: Axis) -> dict[str, Estimate]:
     """Return what a fit without the farthest point predicts for it, and its relative error."""
     *x, at = axis.x
     *time_s, measured_s = axis.time_s
-    if len(x) < 2:
-        none = "needs 3 points on the axis"
-        return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
+    if len(x) < FEWEST_POINTS:
+        return _not_held_out(_TOO_FEW)
     predicted = fit_growth(x, time_s).predict(at)
     if predicted.value is None:
-        none = (
-            f"held-out check failed at {at:g}: the fit falls below zero there; it took {format_digits(measured_s, 4)} s"
-        )
-        return {"held_out_time": Estimate(None, unit="s", note=none), "held_out_error": Estimate(None, note=none)}
+        took = f"it took {format_digits(measured_s, 4)} s"
+        return _not_held_out(f"held-out check failed at {at:g}: the fit falls below zero there; {took}")
     error = predicted.value / measured_s - 1
     note = f"prediction for {at:g} without that point, which took {format_digits(measured_s, 4)} s"
     return {"held_out_time": replace(predicted, n=len(x), note=note), "held_out_error": Estimate(error, n=1)}
+
+
+def _not_held_out(reason: str) -> dict[str, Estimate]:
+    return {"held_out_time": Estimate(None, unit="s", note=reason), "held_out_error": Estimate(None, note=reason)}
 
 
 def growth_curve(fit: Result) -> list[tuple[float, float]]:

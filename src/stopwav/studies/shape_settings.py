@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,3 +22,14 @@ Frames = Annotated[
     ),
 ]
 Subsampling = Annotated[int, Field(gt=0), Option("How many 10 ms input frames an encoder frame stands for.")]
+# How large batches are: so that a run fits processor, memory and budget, or as in the published experiment.
+Size = Literal["fit", "published"]
+SizeChoice = Annotated[
+    Size | None,
+    Option(
+        "Size of batches: `fit`, chosen for this machine and --budget, or `published`. Default: fit; published with "
+        "--thorough, --rounds, or where a size is given.",
+        metavar="fit|published",
+        stored=False,
+    ),
+]

@@ -16,7 +16,8 @@ from stopwav.record import PLAN_VERSION, Header, Record, now
 
 DEFAULT_FOLDER = Path("stopwav-runs")
 
-# What is being done, how much of it is finished, and of how much.
+# What is being done, how much of it is finished, and of how much. It may have
+# methods `opened`, `say` and `show` besides.
 Progress = Callable[[str, int, int], None]
 
 Spec = TypeVar("Spec", bound="StudySpec")
@@ -52,6 +53,8 @@ class Option:
     aliases: tuple[str, ...] = ()
     # The value of a flag that stands alone, without one.
     bare: str | None = None
+    # Whether the command line takes it as a text that the spec reads, such as 5min.
+    text: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,14 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
 
     @classmethod
     def options(cls) -> dict[str, Option]:
-        """Return what the command line takes, by setting: a study's own settings first, then where the run goes."""
+        """Return what the command line takes, by setting: a study's own, then its budget, then where the run goes."""
         options = {name: _metadata(field.metadata, Option) for name, field in cls.model_fields.items()}
         declared = {name: option for name, option in options.items() if option is not None}
-        shared = [name for name in declared if name in StudySpec.model_fields]
-        return {name: declared[name] for name in [*(n for n in declared if n not in shared), *shared]}
+
+        def rank(name: str) -> int:
+            return 2 if name in StudySpec.model_fields else int(name not in cls.__annotations__)
+
+        return {name: declared[name] for name in sorted(declared, key=rank)}
 
     def stored(self) -> dict[str, Any]:
         """Return the settings as the header of a run holds them."""
@@ -102,6 +108,24 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
         """Report how much of a task is done."""
         if self.progress is not None:
             self.progress(task, done, total)
+
+    def opened(self, record: Record) -> None:
+        """Tell whoever follows the run which file it is: whatever ends it, what it holds can be shown."""
+        if (opened := getattr(self.progress, "opened", None)) is not None:
+            opened(record)
+
+    def say(self, text: str) -> None:
+        """Tell whoever waits, in one line, what was chosen and why; where only numbers are followed, nobody."""
+        if (say := getattr(self.progress, "say", None)) is not None:
+            say(text)
+
+    def show(self, record: Record, upcoming: str = "", left_s: float | None = None) -> None:
+        """Show the results so far, what is next and the time left, where somebody looks on.
+
+        To be called between two measurements, never during one: results are computed for it.
+        """
+        if (show := getattr(self.progress, "show", None)) is not None:
+            show(record, upcoming, left_s)
 
 
 def study_function(spec: type[Spec], *positional: str) -> Callable[[Callable[[Spec], Record]], Callable[..., Record]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from stopwav.errors import Caution
 from stopwav.measure.memory import CudaMemory, CudaPeak, HostPeak
 from stopwav.measure.plan import Plan, Workload
-from stopwav.measure.rounds import Round, interleave_rounds, measure
+from stopwav.measure.rounds import Round, interleave_rounds
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_VALUE_S, MIN_WARMUP_CALLS, Samples
 from stopwav.piece import Piece
 from stopwav.record import Record
@@ -76,6 +76,9 @@ class StoredRound(StoredFields):
     throttled: bool
     engine: StoredEngine
     emitted_tokens: Count | None = None
+    # Older runs have a process per round.
+    opened: bool = True
+    leftover_bytes: Bytes = 0
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ def round_to_piece(key: Key, round_: Round) -> Piece:
             "memory": asdict(round_.memory) if round_.memory else None,
             "cuda_memory": asdict(round_.cuda_memory) if round_.cuda_memory else None,
             "throttled": round_.throttled,
+            **({} if round_.opened else {"opened": False, "leftover_bytes": round_.leftover_bytes}),
             **round_.facts,
         }
     return Piece(key=list(key), status=round_.status, message=round_.message, last_words=round_.last_words, data=data)
@@ -133,22 +137,24 @@ def round_from_piece(piece: Piece) -> Round:
         cuda_memory=_cuda_peak(data["cuda_memory"]) if data["cuda_memory"] else None,
         throttled=data["throttled"],
         facts={"engine": data["engine"]},
+        opened=data.get("opened", True),
+        leftover_bytes=data.get("leftover_bytes", 0),
     )
 
 
-def take_round(
-    record: Record, place: RoundPlace, index: int, workload: Workload, plan: Plan, device: str = "cpu"
-) -> None:
-    """Measure one round unless the record has it, and store it at once."""
-    previous = _previous_rounds(record, place, index)
-    measure(
-        workload,
-        plan,
-        device=device,
-        only=[index],
-        previous_rounds=previous,
-        on_round=lambda round_: _store(record, place, round_),
-    )
+def take_visit(record: Record, place: RoundPlace, index: int, visit: Callable[[], Round | None]) -> bool:
+    """Measure one round unless the record has it, and store it at once; return whether the record has it then.
+
+    `visit` returns the round, or None where there was no time for it. A throttled one is repeated once.
+    """
+    attempts = [round_ for round_ in _previous_rounds(record, place, index) if round_.index == index]
+    while not attempts or (len(attempts) == 1 and attempts[0].throttled):
+        round_ = visit()
+        if round_ is None:
+            break
+        attempts.append(replace(round_, index=index))
+        _store(record, place, attempts[-1])
+    return bool(attempts)
 
 
 def take_round_in_turn(

@@ -68,6 +68,9 @@ class Study:
     expansion_note: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda settings, expanded: ""
     # How long a run of these settings may take.
     forecast: Callable[[Any], Forecast] | None = None
+    # The real-time factor and the seconds of loading of each engine in a run, or in the first pieces of one: forecasts
+    # of all studies rest on them. None where its runs do not tell.
+    speeds: Callable[[Record], Mapping[str, tuple[float, float]]] | None = None
     # What would stop a run of these settings at once: pairs of a setting and the reason.
     problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda spec: ()
     # The pieces that a run may hold; None where they are not checked.
@@ -107,8 +110,6 @@ class Verb:
     prepare: Callable[[dict[str, Any], Sequence[str]], dict[str, Any] | None] = lambda settings, given: settings
     # After the run, before its results are printed.
     after: Callable[[Record, Mapping[str, Any]], None] = lambda record, settings: None
-    # The options that make a run shorter besides --rounds, for the line that announces minutes; none announces no time.
-    shorter: tuple[str, ...] = ()
 
 
 class StudyRun:
@@ -164,7 +165,11 @@ class StudyRun:
     def document(self, detail: Detail) -> Document:
         """Return the run as a document, with the recognised texts where they are asked for, and on the page."""
         with self._reading("results"):
+            from stopwav.studies.budget import rounds_text
+
             document = self.study.document(self, detail)
+            if document.record is not None:
+                document = replace(document, rounds=rounds_text(document.record, piece_kinds(document.record)))
             if not detail.page and not detail.print_texts:
                 return document
             from stopwav.studies.recognised_text import text_blocks
@@ -227,6 +232,12 @@ def study_of(record: Record) -> Study:
         raise StopwavError(
             f"{record.path}: a run of {record.header.study!r}, which this version of stopwav does not know"
         ) from None
+
+
+def piece_kinds(record: Record) -> Iterable[PieceKind]:
+    """Return the kinds of pieces that a run may hold; none where its study does not say."""
+    pieces = study_of(record).pieces
+    return () if pieces is None else pieces(record)
 
 
 def results(record: Record) -> list[Result]:

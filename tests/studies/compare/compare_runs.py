@@ -10,7 +10,7 @@ from stopwav.measure.sampler import Samples
 from stopwav.piece import Piece
 from stopwav.record import Header, Record
 from stopwav.studies.compare.pieces import length_place
-from stopwav.studies.compare.spec import CompareSpec, round_inputs
+from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.stored_rounds import round_to_piece
 
 # The rules of a full plan, small enough for a test.
@@ -70,6 +70,7 @@ def made_up(
     infos: dict[str, dict[str, Any]] | None = None,
     counted: dict[str, dict[str, Any]] | None = None,
     rounds: int = 10,
+    budgeted: bool = False,
     samples: int = 20,
     utterances: int = 20,
     more: Sequence[Piece] = (),
@@ -77,9 +78,10 @@ def made_up(
 ) -> Record:
     """Return a run in which engine `name` takes `time_s(name, frames, round)`; samples last 100 frames.
 
-    `counted` has the parameters of engines that are torch networks.
+    `counted` has the parameters of engines that are torch networks. A `budgeted` run has as many rounds as its budget
+    had time for.
     """
-    full = CompareSpec(engines=list(engines), rounds=rounds, samples=samples, **spec)
+    full = CompareSpec(engines=list(engines), rounds=None if budgeted else rounds, samples=samples, **spec)
     ids = [f"u{index}" for index in range(utterances)]
     header = Header(
         stopwav="0.1.0",
@@ -107,7 +109,7 @@ def made_up(
                 for frames in full.frames:
                     round_ = _round(index, time_s(name, frames, index), own)
                     record.append(round_to_piece(length_place(name, frames).key(index, 0), round_))
-                for place in round_inputs(full, index):
+                for place in range(index, samples, rounds):
                     seconds = time_s(name, 100, index)
                     if isinstance(seconds, float):
                         record.append(_sample(name, index, place, header.corpus["inputs"][place], seconds, errors))

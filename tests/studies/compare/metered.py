@@ -1,17 +1,15 @@
 """A machine whose GPU draws 200 W all the time, and one without a meter: in this process and in those of a study."""
 
 import time
-from collections.abc import Sequence
 
 import pytest
 
 from stopwav.measure import energy_series, sampled_power
 from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
 from stopwav.piece import Piece
-from stopwav.record import Record
-from stopwav.speech.utterance import Utterance
 from stopwav.studies.compare import engine_runner, passes
-from stopwav.studies.stored_rounds import RoundPlace
+from stopwav.studies.compare.engine_rounds import EngineRounds, Work
+from stopwav.studies.compare.pieces import inputs_of, length_place
 
 
 def meter_steadily(patch: pytest.MonkeyPatch) -> None:
@@ -33,17 +31,15 @@ def meter_nothing(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(energy_series, name, 0.05)
 
 
-def skip_round(record: Record, places: Sequence[RoundPlace], index: int, *arguments: object) -> None:
-    """Store a round of each length as skipped: they take a process each, and are not of interest to energy."""
-    for key in (place.key(index, 0) for place in places):
-        if key not in record:
-            record.append(Piece(key=list(key), status="skipped", message="not of interest"))
-
-
-def skip_sample(record: Record, worker: object, key: tuple[str | int, ...], utterance: Utterance, plan: object) -> None:
-    """Store a sample as skipped."""
-    if key not in record:
-        record.append(Piece(key=list(key), status="skipped", message="not of interest", data={"id": utterance.id}))
+def skip_round(rounds: EngineRounds, index: int, work: Work) -> None:
+    """Store the lengths and inputs of a round as skipped: they are not of interest to energy."""
+    record, inputs = rounds.record, inputs_of(rounds.record)
+    for name in work.engines:
+        keys = {length_place(name, frames).key(index, 0): {} for frames in work.lengths}
+        keys |= {("sample", index, name, place): {"id": inputs[place].id} for place in work.places}
+        for key, data in keys.items():
+            if key not in record:
+                record.append(Piece(key=list(key), status="skipped", message="not of interest", data=data))
 
 
 def metered_runner(engine: str, device: str) -> engine_runner.EngineRunner:

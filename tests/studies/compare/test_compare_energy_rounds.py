@@ -11,9 +11,8 @@ import stopwav
 from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
 from stopwav.piece import Piece
 from stopwav.record import Record
-from stopwav.studies.compare import forecast as forecast_module
-from stopwav.studies.compare import passes
-from stopwav.studies.compare import run as run_module
+from stopwav.studies.compare import energy_pass, passes
+from stopwav.studies.compare.engine_rounds import EngineRounds
 from stopwav.studies.compare.forecast import forecast
 from stopwav.studies.compare.spec import CompareSpec
 
@@ -40,8 +39,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The engine, on a machine with a meter."""
     meter_steadily(monkeypatch)
     monkeypatch.setattr(passes, "EngineRunner", metered_runner)
-    # Latency over length takes a process per length and round, and is not of interest here.
-    monkeypatch.setattr(run_module, "take_round_in_turn", skip_round)
+    # Latency takes processes of its own, and is not of interest here.
+    monkeypatch.setattr(EngineRounds, "take", skip_round)
     path = tmp_path / "mortal.py"
     path.write_text(ENGINE)
     return f"{path}:Mortal"
@@ -109,13 +108,13 @@ def test_the_time_of_energy_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """At RTF 1, in 3 rounds: load 3 s, idle 2, then warm-up and work at 1 s (3, 20) and at 2 s (6, 20)."""
 
     def seconds(**options: object) -> float:
-        spec = CompareSpec(engines=["fake"], frames=[100, 200], save=tmp_path, **options)  # type: ignore[arg-type]
+        spec = CompareSpec(engines=["fake"], frames=[100, 200], save=tmp_path, rounds=10, **options)  # type: ignore[arg-type]
         return forecast(spec).seconds or 0.0
 
-    monkeypatch.setattr(forecast_module, "find_meters", lambda: Meters((), (NoMeter("none here"),), ()))
+    monkeypatch.setattr(energy_pass, "find_meters", lambda: Meters((), (NoMeter("none here"),), ()))
     assert seconds(energy=True) == seconds()  # no meter, no energy
     meter = Meter("bench", (Counter("gpu", lambda: 0),), 0.1)
-    monkeypatch.setattr(forecast_module, "find_meters", lambda: Meters((meter,), (), ("gpu",)))
+    monkeypatch.setattr(energy_pass, "find_meters", lambda: Meters((meter,), (), ("gpu",)))
     assert seconds(energy=True) - seconds() == pytest.approx(3 * (3 + 2 + 3 + 20 + 6 + 20))
     # A window has 2 s and there are three, however little time is given.
     assert seconds(energy=True, energy_time_s=1.0) - seconds() == pytest.approx(3 * (3 + 2 + 3 + 6 + 6 + 6))

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from command_line import command
 from compare_runs import run
-from metered import skip_round, skip_sample, unmetered_runner
+from metered import skip_round, unmetered_runner
 
 import stopwav
 from stopwav.measure import energy_series, meter_log
 from stopwav.measure.meter import Counter, Meter, Meters
 from stopwav.record import Record, Result
-from stopwav.studies.compare import engine_runner, forecast, passes
-from stopwav.studies.compare import run as run_module
+from stopwav.studies.compare import energy_pass, engine_runner, forecast, passes
+from stopwav.studies.compare.engine_rounds import EngineRounds
 from stopwav.studies.compare.spec import CompareSpec
 
 # A meter of 80 W: a line every 20 ms, each on the disk two thirds of a second after its time.
@@ -41,8 +41,7 @@ ENERGY = "energy_per_audio_s_gross"
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """No meter but the log, short windows and short patience; of the rest of a comparison as little as can be."""
     monkeypatch.setattr(passes, "EngineRunner", unmetered_runner)
-    monkeypatch.setattr(run_module, "take_round_in_turn", skip_round)
-    monkeypatch.setattr(run_module, "measure_sample", skip_sample)
+    monkeypatch.setattr(EngineRounds, "take", skip_round)
     monkeypatch.setattr(meter_log, "MIN_WAIT_S", 2.0)
 
 
@@ -139,10 +138,10 @@ def test_windows_are_long_enough_for_a_slow_log(tmp_path: Path, monkeypatch: pyt
     assert energy_series.external_window_s(1.0) == energy_series.EXTERNAL_WINDOW_S == 10.0
     begin_s = time.time() - 100
     (tmp_path / "slow.csv").write_text("timestamp,watts\n" + "".join(f"{begin_s + 4 * at},5\n" for at in range(10)))
-    monkeypatch.setattr(forecast, "find_meters", lambda: Meters((), (), ()))
+    monkeypatch.setattr(energy_pass, "find_meters", lambda: Meters((), (), ()))
 
     def seconds(**options: object) -> float:
-        spec = CompareSpec(engines=["fake"], frames=[100], save=tmp_path, energy_time_s=30, **options)  # type: ignore[arg-type]
+        spec = CompareSpec(engines=["fake"], frames=[100], save=tmp_path, rounds=10, energy_time_s=30, **options)  # type: ignore[arg-type]
         return forecast.forecast(spec).seconds or 0.0
 
     # In each of 3 rounds: loading 3 s, idling 12, warm-up 3, and three windows of 12 s; 10 s each without a log yet.

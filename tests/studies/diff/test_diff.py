@@ -18,6 +18,7 @@ from synthetic_runs import UTTERANCES, saved, synthetic_run
 
 import stopwav
 from stopwav.cli.diff import parse_threshold
+from stopwav.record import Record
 from stopwav.report.document import Document
 from stopwav.report.markdown import render_markdown
 from stopwav.report.terminal import print_document
@@ -295,3 +296,21 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
     assert (refused.code, len(refused.stderr.splitlines()), "\x1b" in refused.stderr) == (2, 1, False)
     assert command("diff", a, b, "--threshold", "5").code == 2
     assert command("diff", a, tmp_path / "none.jsonl").code == 2
+
+
+def test_runs_that_a_budget_ended_are_compared_by_a_rule_that_allows_it() -> None:
+    fixed = [synthetic_run(seed, slowdown=0.1 * seed) for seed in (0, 1)]
+    ended = [synthetic_run(seed, slowdown=0.1 * seed, spec={"rounds": None}) for seed in (0, 1)]
+    stopped = Record(fixed[1].path, fixed[1].header, fixed[1].pieces, complete=False)
+    for a, b, rule in (
+        (fixed[0], fixed[1], "fixed"),
+        (ended[0], ended[1], "anytime"),
+        (fixed[0], ended[1], "anytime"),
+        (fixed[0], stopped, "anytime"),  # by a person, who may have looked
+    ):
+        compared = stopwav.diff(a, b)
+        change = changes(compared)["rtf"]
+        assert (change.rule, change.paired, change.verdict) == (rule, False, "slower")
+        text = render_markdown(diff_document(compared))
+        assert ("Welch's t" in text) == (rule == "fixed")
+        assert ("confidence sequence, valid at any stop" in text) == (rule == "anytime")

@@ -204,7 +204,7 @@ def test_an_engine_without_batches_says_so(tmp_path: Path) -> None:
         ({"memory_limit_gb": math.inf}, "--memory-limit inf: "),
         ({"time_limit_s": math.inf}, "--time-limit inf: "),
         ({"predict_s": math.nan}, "--predict nan: "),
-        ({"predict_s": 60, "durations": [1]}, "--predict 60: a fit needs at least two --durations"),
+        ({"predict_s": 60, "durations": [1, 2]}, "--predict 60: a fit needs at least three --durations"),
         ({"seed": -1}, "--seed -1: "),
     ],
 )

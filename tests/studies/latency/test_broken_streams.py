@@ -55,6 +55,12 @@ ENGINES = """
     class Loads:
         def __init__(self): raise RuntimeError("weights are missing")
 
+    class DiesLoading(Base):
+        def __init__(self): os.kill(os.getpid(), 11)
+
+    class HungryLoading(Base):
+        def __init__(self): raise MemoryError
+
     class Deaf:
         info = EngineInfo(name="mine", version="1")
         def transcribe(self, batch): return [""] * len(batch)
@@ -115,9 +121,14 @@ BROKEN = {
     "Crashes": ("crashed", "crashed (SIGSEGV)"),
     "Hungry": ("oom", "MemoryError"),
     "Hangs": ("timeout", f"no answer within {LIMIT_S:g} s; killed"),
-    "Loads": ("error", "the engine did not load: RuntimeError: weights are missing"),
-    "Deaf": ("error", "does not stream"),
-    "Nothing": ("error", "Nothing has no `info`"),
+    "DiesLoading": ("crashed", "the engine did not load: crashed (SIGSEGV)"),
+    "HungryLoading": ("oom", "the engine did not load: MemoryError"),
+}
+# What is wrong before anything is measured, and what is said of it.
+UNUSABLE = {
+    "Loads": "the engine did not load: RuntimeError: weights are missing",
+    "Deaf": "does not stream",
+    "Nothing": "Nothing has no `info`",
 }
 
 
@@ -143,6 +154,34 @@ def test_a_broken_engine_is_a_result(measured: dict[str, Result], name: str) -> 
     status, reason = BROKEN[name]
     assert measured[name].status == status
     assert reason in measured[name].warnings[0].message
+
+
+def test_an_ordinary_error_of_loading_stops_the_command_and_names_every_engine(
+    engines: Path, tiny_corpus: MakeCorpus, tmp_path: Path
+) -> None:
+    names = [f"{engines}:{name}" for name in ("Loads", "Base", "Nothing")]
+    with pytest.raises(stopwav.StopwavError) as raised:
+        run(names, tiny_corpus(), tmp_path / "runs")
+    said = str(raised.value)
+    assert said.startswith("2 engines cannot be measured: (1) ")
+    for name in ("Loads", "Nothing"):
+        assert UNUSABLE[name] in said
+    assert f"{engines}:Base" not in said
+    assert "\n" not in said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_does_not_stream_is_known_without_loading_it(
+    engines: Path, tiny_corpus: MakeCorpus, tmp_path: Path
+) -> None:
+    """Next to one that does not exist, and one whose model is not there: all three are named at once."""
+    names = [f"{engines}:Deaf", "pocketsphynx", "emformer-rnnt:nowhere.pt,tokenizer=t,stats=s", "fake"]
+    with pytest.raises(stopwav.StopwavError) as raised:
+        run(names, tiny_corpus(), tmp_path / "runs")
+    said = str(raised.value)
+    assert said.startswith("3 engines cannot be measured: (1) ")
+    for reason in (UNUSABLE["Deaf"], "did you mean 'pocketsphinx'", "emformer-rnnt"):
+        assert reason in said
 
 
 def test_the_engine_that_works_is_measured_among_them(measured: dict[str, Result]) -> None:

@@ -92,7 +92,7 @@ def test_a_run_stopped_before_its_memory_pass_measures_it_when_it_is_resumed(
 
 
 def test_an_engine_that_fails_has_its_memory_piece_with_the_reason(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("class Broken:\n    def __init__(self): raise OSError('no model')\n")
+    (tmp_path / "broken.py").write_text("class Broken:\n    def __init__(self): raise MemoryError\n")
     record = run(f"{tmp_path / 'broken.py'}:Broken", tiny_corpus(), tmp_path)
     assert record.complete
     (memory,) = [piece for piece in record.pieces if piece.key[0] == "memory"]

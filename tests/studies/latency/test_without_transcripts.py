@@ -135,7 +135,7 @@ def test_a_folder_of_audio_alone_is_measured_by_every_study(tmp_path: Path, tiny
     for name in ("transcripts.txt", "words.ctm"):
         (corpus / name).unlink()
     engine = script(tmp_path, partials=["one", "one two"], final="one two", service_ms=1)
-    save = ("--save", tmp_path / "runs", "--quick")
+    save = ("--save", tmp_path / "runs", "--rounds", 1)
     done = command("latency", engine, "--corpus", corpus, "--json", "--print-texts", *save)
     assert done.code == 0, done.stderr
     (result,) = json.loads(done.stdout)["results"]

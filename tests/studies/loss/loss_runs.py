@@ -79,13 +79,16 @@ def by_loss(record: Record) -> dict[str, Result]:
 
 def made_up(
     folder: Path,
-    time_s: Callable[[str, int, int], float | str],
+    time_s: Callable[[str, int, int], float | str | None],
     *,
     checks: dict[str, dict[str, Any]],
     complete: bool = True,
+    taken: int = 3,
     **spec: Any,
 ) -> Record:
     """Return a run in which round `i` of batch `n` took `time_s(loss, n, i)` seconds, or ended with that status.
+
+    Where that is None, there is no such round. With a budget, `rounds=None`, it has the rounds that are `taken`.
 
     `checks` has the data of each loss's check; a loss without one is missing.
     """
@@ -105,14 +108,18 @@ def made_up(
             absent = {"code": "loss-missing"}
             status = "ok" if check else "skipped"
             record.append(Piece(key=key, status=status, message="needs it: get it", data=check or absent))  # type: ignore[arg-type]
-        for index in range(full.rounds):
+        for index in range(full.rounds or taken):
             for name in (name for name, check in checks.items() if check):
                 for batch_set in batch_sets(header):
                     for number in range(len(batch_set.batches)):
                         took = time_s(name, number, index)
+                        if took is None:
+                            continue
                         failed = Round(index, took, f"message of {number}") if isinstance(took, str) else None  # type: ignore[arg-type]
                         step = step_key(index, (name, batch_set.setting.label, number), 0)
                         record.append(round_to_piece(step, failed or good_round(index, float(took))))
+        if full.is_budgeted:
+            record.append(Piece(key=["spent", 0], status="ok", data={"seconds": 30.0}))
         if complete:
             record.finish()
     return record

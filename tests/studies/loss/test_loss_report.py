@@ -73,24 +73,34 @@ def test_only_right_and_exact_losses_are_ranked_and_equals_share_a_rank(record: 
     assert ranks == {"quick": 1, "level": 1, "slow": 3, "wrong": None, "pruned": None}
 
 
-def test_one_round_is_ranked_by_its_times(tmp_path: Path) -> None:
+def test_one_round_has_no_rank_and_says_why(tmp_path: Path) -> None:
     record = made_up(tmp_path, time_s, checks={"slow": checked(), "quick": checked()}, rounds=1)
-    found = by_name(record)
-    assert (found["quick"].metrics["rank"].value, found["slow"].metrics["rank"].value) == (1, 2)
-    assert "no verdict" in found["quick"].metrics["rank"].note
+    for name in ("quick", "slow"):
+        rank = by_name(record)[name].metrics["rank"]
+        assert rank.value is None
+        assert rank.note == "not ranked yet: needs at least 2 rounds per side"
 
 
 def test_one_round_names_no_winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     record = made_up(tmp_path, time_s, checks={"slow": checked(), "quick": checked()}, rounds=1)
     text = " ".join(command("report", record.path).stdout.split())
-    assert "quick came first among the exact losses in this one round" in text
-    assert "the fastest" not in text
-    assert "(1) quick" in text
-    assert "(2) slow" in text
+    assert "No winner yet: not ranked yet: needs at least 2 rounds per side" in text
+    assert "Undecided: slow and quick (9 more rounds)" in text
+    assert "– quick" in text
+    assert "– slow" in text
     page = tmp_path / "page.html"
     command("report", record.path, "--html", page)
-    assert "the fastest" not in page.read_text()
+    for shown in (text, page.read_text(), command("report", record.path, "--markdown").stdout):
+        assert "the fastest" not in shown
+        assert "came first" not in shown
+        assert "the least memory" not in shown
+
+
+def test_a_verdict_names_its_rule(record: Record) -> None:
+    assert "Student t, for a fixed number of rounds" in by_name(record)["quick"].metrics["rank"].note
+    text = " ".join(command("report", record.path).stdout.split())
+    assert "(95 % Student t, for a fixed number of rounds)" in text
 
 
 def test_the_terminal_shows_the_table_of_the_field(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,14 +50,12 @@ def test_a_loss_that_is_right_is_measured(record: Record) -> None:
     assert result.metrics["peak_allocated_bytes"].note == "no CUDA device"
 
 
-def test_the_losses_that_are_right_are_ranked_by_their_time_and_no_others(record: Record) -> None:
+def test_one_round_ranks_no_loss(record: Record) -> None:
     found = {name: result for name, result in by_loss(record).items() if result.status == "ok"}
     right = [name for name, result in found.items() if result.params["right"]]
     assert set(found) - set(right) == {"wrong", "wrong_gradient"}
     assert {"torch", "unsteady"} <= set(right)
-    # Some do the same: which of them is faster is the machine's to say.
-    by_time = sorted(right, key=lambda name: found[name].metrics[STEP].value or 0)
-    assert [found[name].metrics["rank"].value for name in by_time] == list(range(1, len(right) + 1))
+    assert [found[name].metrics["rank"].value for name in right] == [None] * len(right)
 
 
 @pytest.mark.parametrize("name", ["wrong", "wrong_gradient"])
@@ -205,7 +203,8 @@ def test_every_flag_of_the_command_line_reaches_the_run(tmp_path: Path) -> None:
         "--shapes", shapes_file(tmp_path), "--tokenizer", "chars", "--subsampling", "2", "--max-frames", "60",
         "--order", "file", "--first", "1", "--skip", "1", "--buckets", "2",
         "--vocab", "8", "--dim", "4", "--blank", "1", "--dtype", "float64",
-        "--device", "cpu", "--largest-batch", "--profile", "--profile-schedule", "0,1,1,2", "--rounds", "2", "--quick",
+        "--device", "cpu", "--largest-batch", "--profile", "--profile-schedule", "0,1,1,2", "--rounds", "1",
+        "--size", "published",
         "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path, "--all",
     )  # fmt: skip
     printed = command("loss", "torch", *options)

@@ -67,7 +67,8 @@ def test_a_loss_that_fails_on_long_batches_is_not_the_fastest(tmp_path: Path, ro
     growth = 1.0 if rounds == 1 else 1.00997
     assert found["whole"].metrics["step_time"].value == pytest.approx(0.070 / 3 * growth, rel=1e-4)
     assert found["short"].metrics["step_time"].value == pytest.approx(0.007 / 3 * growth, rel=1e-4)
-    assert [found[name].metrics["rank"].value for name in ("whole", "short")] == [1, 2]
+    ranks = [found[name].metrics["rank"].value for name in ("whole", "short")]
+    assert ranks == ([1, 2] if rounds > 1 else [None, None])
     assert codes(found["short"])["loss-error"] == "1 of 4 batches, first batch 3 (batch 3; longest T 40): message of 3"
     assert "over 3 of 4 batches" in codes(found["whole"])["shared-batches"]
     done = command("report", record.path, COLUMNS="120")

@@ -33,6 +33,21 @@ def made_up_step(
     """Return a run in which each module takes 2 ms forward and 1 ms backward of its own, the model itself 1 ms."""
     spec = StepSpec(model="made-up", steps=steps, rounds=1).stored()
     header = Header(stopwav="0.1.0", study="step", started="2026-01-01T00:00:00Z", spec=spec)
+    ready = ready_data(modules)
+    with Record.create(folder / f"step-{len(list(folder.glob('step-*')))}.jsonl", header) as record:
+        record.append(Piece(key=["ready", 0], status="ok", data=ready))
+        for number in range(steps):
+            record.append(Piece(key=["step", 0, number], status="ok", data=step_data(modules, number, labels, stages)))
+        sizes = {path: 100 for path, _ in modules}
+        peak = {"row": "", "phase": "forward", "end_bytes": 10, "peak_bytes": 10}
+        memory = {"step": 0, "held": sizes, "gradients": sizes, "states": sizes, "peak": peak, "baseline_bytes": 5}
+        record.append(Piece(key=["memory", 0], status="ok", data={**memory, "method": "counted", "moments": []}))
+        record.finish()
+    return record
+
+
+def ready_data(modules: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the data of a process that is ready."""
     rows = [{"path": "", "kind": "model", "type_name": "Model", "parameters": 10 * len(modules), "folded": ""}]
     rows += [
         {"path": path, "kind": "module", "type_name": "Part", "parameters": 10, "folded": folded}
@@ -40,7 +55,7 @@ def made_up_step(
     ]
     for row in rows:
         row |= {"parameter_bytes": 40, "also": []}
-    ready = {
+    return {
         "load_s": 1.0,
         "first_s": 1.0,
         "warmup_s": [1.0],
@@ -52,19 +67,10 @@ def made_up_step(
         "compiled": False,
         "device": "cpu",
     }
-    with Record.create(folder / f"step-{len(list(folder.glob('step-*')))}.jsonl", header) as record:
-        record.append(Piece(key=["ready", 0], status="ok", data=ready))
-        for number in range(steps):
-            record.append(Piece(key=["step", 0, number], status="ok", data=_step(modules, number, labels, stages)))
-        sizes = {path: 100 for path, _ in modules}
-        peak = {"row": "", "phase": "forward", "end_bytes": 10, "peak_bytes": 10}
-        memory = {"step": 0, "held": sizes, "gradients": sizes, "states": sizes, "peak": peak, "baseline_bytes": 5}
-        record.append(Piece(key=["memory", 0], status="ok", data={**memory, "method": "counted", "moments": []}))
-        record.finish()
-    return record
 
 
-def _step(modules: Sequence[tuple[str, str]], number: int, labels: int, stages: int) -> dict[str, Any]:
+def step_data(modules: Sequence[tuple[str, str]], number: int, labels: int = 0, stages: int = 0) -> dict[str, Any]:
+    """Return the data of a step."""
     scale = 1 + 0.1 * number
     parts: list[list[Any]] = [["", "forward", 1e-3 * scale, None]]
     for path, _ in modules:

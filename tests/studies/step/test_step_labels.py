@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("labels")
     (folder / "training.py").write_text(TRAINING)
     done = command(
-        "step", f"{folder}/training.py:make", "--steps", "3", "--quick", "--save", folder, "--no-html",
+        "step", f"{folder}/training.py:make", "--steps", "3", "--rounds", "1", "--save", folder, "--no-html",
         "--profile-schedule", SCHEDULE,
     )  # fmt: skip
     assert done.code == 0, done.stderr

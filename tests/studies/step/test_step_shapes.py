@@ -47,7 +47,7 @@ def test_a_corpus_is_trained_on_by_its_durations(tmp_path: Path) -> None:
 
 def test_what_was_guessed_is_printed_and_stored(tmp_path: Path) -> None:
     path = shape_info(tmp_path, (1001, 9, 9, 9))
-    options = ("--shapes", path, "--batch-size", "1", "--steps", "1", "--quick", "--save", tmp_path, "--no-html")
+    options = ("--shapes", path, "--batch-size", "1", "--steps", "1", "--rounds", "1", "--save", tmp_path, "--no-html")
     run = command("step", TINY, *options, "--json")
     assert run.code == 0, run.stderr
     assert "taken as input frames: the longest utterance has 1001, which is 10.0 s" in run.stderr

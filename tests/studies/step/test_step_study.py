@@ -184,7 +184,7 @@ def test_the_signature_has_the_job_first_and_then_the_settings() -> None:
     parameters = inspect.signature(step).parameters
     assert list(parameters)[:4] == ["model", "make_batch", "loss_fn", "optimizer"]
     assert set(StepSpec.model_fields) <= set(parameters)
-    assert parameters["steps"].default == 10
+    assert parameters["steps"].default is None
     assert parameters["steps"].kind is inspect.Parameter.KEYWORD_ONLY
     with pytest.raises(StopwavError, match="unknown setting 'stepz'"):
         step(TINY, stepz=3)
@@ -239,7 +239,7 @@ def test_a_compiled_model_has_one_row_and_a_warning(tmp_path: Path) -> None:
 
 def test_the_reference_from_the_command_line(few_shapes: Path, tmp_path: Path) -> None:
     run = command(
-        "step", TINY, "--shapes", str(few_shapes), "--batch-size", "2", "--steps", "2", "--quick", "--profile",
+        "step", TINY, "--shapes", str(few_shapes), "--batch-size", "2", "--steps", "2", "--rounds", "1", "--profile",
         "--json", "--save", str(tmp_path),
     )  # fmt: skip
     assert run.code == 0, run.stderr
@@ -275,7 +275,7 @@ def test_every_flag_of_the_command_line_reaches_the_run(few_shapes: Path, tmp_pa
     options = (
         "--shapes", few_shapes, "--max-frames", "100", "--sort", "--steps", "1", "--depth", "1", "--modules", "*conv",
         "--modules", "joiner.*", "--optimizer", "sgd", "--dtype", "bfloat16", "--autocast", "--device", "cpu",
-        "--rounds", "2", "--quick", "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path,
+        "--rounds", "1", "--time-limit", "100", "--memory-limit", "30", "--seed", "2", "--save", tmp_path,
         "--no-html", "--labels", "conv", "--frames", "encoder", "--subsampling", "4",
     )  # fmt: skip
     printed = command("step", TINY, *options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stopwav.errors import StopwavError
@@ -11,8 +11,8 @@ from stopwav.record import Record, Result
 from stopwav.stats import Estimate
 from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
-from stopwav.studies.compare.results import RunData
-from stopwav.studies.compare.verdicts import ENERGY, PairVerdict, length_verdicts, overall_verdicts
+from stopwav.studies.compare.results import RunData, rounds_of
+from stopwav.studies.compare.verdicts import ENERGY, FEWEST_TO_DECIDE, PairVerdict, length_verdicts, overall_verdicts
 from stopwav.studies.study import StudyRun
 
 
@@ -78,10 +78,10 @@ def make_card(data: RunData, results: Sequence[Result]) -> Card:
     expectations = [
         judge(parse_expectation(text, names, data.spec.frames), (*verdicts, *by_length)) for text in data.spec.expect
     ]
-    return Card(tuple(names), verdicts, by_length, _pareto(results), tuple(expectations))
+    return Card(tuple(names), verdicts, by_length, _pareto(data, results), tuple(expectations))
 
 
-def _pareto(results: Sequence[Result]) -> Pareto:
+def _pareto(data: RunData, results: Sequence[Result]) -> Pareto:
     """The Pareto front in word errors (without any, parameters), real-time factor, and energy where it was measured."""
     engines = [result for result in results if result.kind == "engine"]
     axes = ["wer" if _any_has(engines, "wer") else "parameters", "rtf"]
@@ -90,7 +90,8 @@ def _pareto(results: Sequence[Result]) -> Pareto:
     nothing = Estimate(None, note="nothing was measured")
     points = {engine.name: [engine.metrics.get(axis, nothing) for axis in axes] for engine in engines}
     placed = {name: point for name, point in points.items() if all(axis.value is not None for axis in point)}
-    members = pareto_set(placed)
+    rounds = {engine.name: len(rounds_of(engine)) for engine in data.engines}
+    members = pareto_set({name: _shown(rounds[name], axes, point) for name, point in placed.items()})
     left_out = [
         (name, next(axis.note for axis in point if axis.value is None))
         for name, point in points.items()
@@ -98,6 +99,17 @@ def _pareto(results: Sequence[Result]) -> Pareto:
     ]
     beaten = tuple(name for name in placed if name not in members)
     return Pareto(tuple(axes), tuple(members), beaten, tuple(left_out))
+
+
+def _shown(rounds: int, axes: Sequence[str], point: Sequence[Estimate]) -> list[Estimate]:
+    """The place of an engine; a time or energy from a single process has no interval that shows anything."""
+    if rounds >= FEWEST_TO_DECIDE:
+        return list(point)
+    counted = ("parameters", "wer")
+    return [
+        estimate if axis in counted else replace(estimate, low=None, high=None)
+        for axis, estimate in zip(axes, point, strict=True)
+    ]
 
 
 def _any_has(engines: Sequence[Result], metric: str) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Result
 from stopwav.stats import Estimate
+from stopwav.studies.budget import time_text
 from stopwav.studies.compare.card import Card
 from stopwav.studies.compare.energy import NO_METER, meter_text
 from stopwav.studies.compare.expectation import JudgedExpectation
 from stopwav.studies.compare.results import RunData
-from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
+from stopwav.studies.compare.verdicts import ENERGY, LATENCIES, PairVerdict
 from stopwav.studies.growth import growth_text
 from stopwav.studies.study import StudyRun
 
@@ -158,6 +160,22 @@ def amount_text(verdict: PairVerdict) -> str:
     change = verdict.change
     amount = f"{change.value:.3g}×" if change.by == "ratio" else f"{100 * (change.value or 0.0):+.1f}"
     return amount if change.more_rounds is None else f"{amount} (+{change.more_rounds})"
+
+
+def open_texts(comparison: Comparison) -> Iterator[str]:
+    """Yield what is undecided in latency, and how much more time should decide it; nothing without a budget."""
+    data, card = comparison.data, comparison.card
+    for place, verdicts in (("", card.verdicts), (" at {} of {} lengths", card.by_length)):
+        measured = [v.change for v in verdicts if v.change.metric in LATENCIES and v.change.value is not None]
+        undecided = [change for change in measured if change.verdict == "undecided"]
+        rounds = max((change.more_rounds or 0 for change in undecided), default=0)
+        if rounds and data.round_s is not None:
+            more_s = rounds * data.round_s
+            yield (
+                f"Undecided: latency{place.format(len(undecided), len(measured))} "
+                f"({rounds} more round{'' if rounds == 1 else 's'}); about {time_text(more_s)} more: "
+                f"--resume --budget {math.ceil((data.spent_s + more_s) / 60)}min"
+            )
 
 
 def failure_text(comparison: Comparison, result: Result) -> str:

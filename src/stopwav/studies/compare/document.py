@@ -26,7 +26,7 @@ from stopwav.report.document import (
     Table,
 )
 from stopwav.report.text import counted, format_bytes, format_interval, format_value, listed
-from stopwav.stats import Estimate
+from stopwav.stats import Estimate, Rule
 from stopwav.studies.compare.comparison import (
     ABSENT,
     DASH,
@@ -43,6 +43,7 @@ from stopwav.studies.compare.comparison import (
     large,
     length_note,
     module_lines,
+    open_texts,
     pareto_places,
     pareto_text,
     shortened,
@@ -54,10 +55,10 @@ from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
 from stopwav.studies.definition import ERROR_RATES, Definition
 from stopwav.studies.study import StudyRun
 
-METHOD = (
-    "paired by round, Student's t on log ratios (WER: by utterance, bootstrap), Holm over the table: 95 % for all of "
-    "its verdicts together; (+N): estimated number of further rounds needed to decide"
-)
+_INTERVALS: dict[Rule, str] = {
+    "fixed": "Student's t on log ratios",
+    "anytime": "confidence sequence on log ratios, valid at any stop",
+}
 # Three engines make three pairs, four make six: more are left to the table of verdicts.
 MOST_PAIRS_IN_WORDS = 3
 # Engines differ in their options and have long names: more of them make no title.
@@ -100,7 +101,7 @@ def _engine_list(comparison: Comparison) -> Iterator[Block]:
     samples: Any = comparison.engines[0].params["samples"]
     settings = (
         f"{counted(samples, 'sample')} of corpus {shortened(spec.corpus, 40)}, "
-        f"{counted(spec.rounds, 'round')}; [95 % CI]"
+        f"{counted(comparison.data.rounds, 'round')}; [95 % CI]"
     )
     yield Note(settings, quiet=False, media=TEXT)
     names = (engine.name for engine in comparison.engines)
@@ -193,7 +194,11 @@ def _verdicts(comparison: Comparison) -> Iterator[Block]:
         (f"{comparison.letter(b)} against {comparison.letter(a)}", *map(verdict_text, verdicts))
         for (a, b), verdicts in by_pair.items()
     ]
-    table = Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in rows), notes=(METHOD,))
+    method = (
+        f"paired by round, {_INTERVALS[comparison.data.rule]} (WER: by utterance, bootstrap), Holm over the table: "
+        "95 % for all of its verdicts together; (+N): estimated number of further rounds needed to decide"
+    )
+    table = Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in rows), notes=(method,))
     yield Section("Verdicts", _titled("Verdicts", table))
 
 
@@ -292,6 +297,7 @@ def _findings(comparison: Comparison) -> Iterator[str]:
         yield f"Each of {count * (count - 1) // 2} pairs has a row in the table of verdicts"
     else:
         yield from _pair_findings(comparison.card.verdicts)
+    yield from open_texts(comparison)
     for engine in comparison.engines:
         if engine.status != "ok":
             reasons = (w.message for w in engine.warnings if w.code.startswith(("sample-", "model-")))

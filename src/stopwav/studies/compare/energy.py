@@ -22,6 +22,9 @@ from stopwav.studies.compare.pieces import EXTERNAL, EnergyRun, EngineData, mete
 TOTAL = "total"
 # The code of an estimate that has no value because nothing metered it.
 NO_METER = "no-meter"
+# The code of one whose windows have not had their time yet.
+NO_TIME = "no-time"
+_NO_TIME = "not measured: the budget had no time for its windows; continue with --resume and a larger --budget"
 # Sampled power and counter of a steady load that lie further apart than this do not measure the same thing.
 AGREEMENT = 0.10
 
@@ -39,7 +42,7 @@ _UNITS = {
 class Energy:
     """The energy of a run: the part that engines are compared by, and every part that has numbers.
 
-    `part` is None where nothing can be compared, and `reason` says why.
+    `part` is None where nothing can be compared; `reason` and `code` say why.
     """
 
     part: str | None
@@ -50,6 +53,7 @@ class Energy:
     log_fault: str = ""
     # The counter resolution of each part, where it was measured.
     resolutions: Mapping[str, CounterResolution] = field(default_factory=dict)
+    code: str = NO_METER
 
 
 def energy_of(
@@ -64,6 +68,8 @@ def energy_of(
     if log is not None:
         parts = [part for part in parts if part != EXTERNAL]
         return Energy(EXTERNAL, (EXTERNAL, *parts), "", log, log_fault(runs, fault), resolutions)
+    if not runs and record.header.spec.get("rounds") is None and (meters or {}).get("source"):
+        return Energy(None, (), _NO_TIME, None, fault, code=NO_TIME)
     if not runs:
         missing = "not measured yet" if meters is None else "; ".join(meters["missing"])
         return Energy(None, (), f"no meter: {fault or missing}", None, fault)
@@ -78,7 +84,7 @@ def energy_of(
 def energy_metrics(energy: Energy, runs: Sequence[EnergyRun], frames: int) -> dict[str, Estimate]:
     """Return the energy of one input of one engine: of the compared part and, with a suffix, of every other part."""
     if energy.part is None:
-        return _missing(energy.reason, NO_METER)
+        return _missing(energy.reason, energy.code)
     metrics: dict[str, Estimate] = {}
     for part in dict.fromkeys((energy.part, *energy.parts)):
         of_part = _part_metrics(energy, part, runs, frames) | _resolution_metrics(energy.resolutions.get(part))
@@ -102,7 +108,7 @@ def overall_energy(energy: Energy, engine: EngineData) -> dict[str, Estimate]:
     """Return the joules per second of audio over all lengths: Σ joules / Σ audio, in each round."""
     by_name = {"energy_per_audio_s_gross": _gross, "energy_per_audio_s_net": _net}
     if energy.part is None:
-        return {name: Estimate(None, unit="J", note=energy.reason, code=NO_METER) for name in by_name}
+        return {name: Estimate(None, unit="J", note=energy.reason, code=energy.code) for name in by_name}
     if not engine.energy:
         return {name: Estimate(None, unit="J", note="nothing was measured") for name in by_name}
     return {name: _overall(energy, energy.part, engine, per_window) for name, per_window in by_name.items()}

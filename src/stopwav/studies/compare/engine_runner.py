@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from stopwav.engines.protocol import Engine
 from stopwav.engines.registry import make
-from stopwav.errors import StopwavError
-from stopwav.measure.clock import clock_for
+from stopwav.errors import Caution, StopwavError
+from stopwav.measure.clock import Timing, clock_for
 from stopwav.measure.energy_series import WindowEnergy, idle_window, with_external, work_windows
+from stopwav.measure.machine import throttle_count
 from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
-from stopwav.measure.plan import Plan, Scalar
-from stopwav.measure.sampler import time_calls, warm_up
+from stopwav.measure.plan import Plan
+from stopwav.measure.rounds import Round
+from stopwav.measure.sampler import (
+    MIN_VALUE_S,
+    MIN_WARMUP_CALLS,
+    Samples,
+    choose_loops,
+    sample,
+    time_calls,
+    warm_up,
+)
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.audio_input import BUNDLED, make_audio
@@ -32,30 +41,6 @@ def device_of(engine: str) -> str:
     from stopwav.engines.registry import parse_spec
 
     return str(parse_spec(engine).options.get("device") or "cpu")
-
-
-@dataclass(frozen=True)
-class LengthWorkload:
-    """Transcribing frames of speech: the engine is loaded and the input made before anything is timed."""
-
-    engine: str
-    frames: int
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """The engine and the length."""
-        return f"{self.engine} {self.frames} frames"
-
-    @property
-    def params(self) -> Mapping[str, Scalar]:
-        """The length."""
-        return {"frames": self.frames}
-
-    def setup(self) -> Callable[[], object]:
-        """Return the call that transcribes the input."""
-        engine = _offline(self.engine)
-        return _Call(engine, _speech(engine, self.frames, self.seed))
 
 
 class _Call:
@@ -76,6 +61,34 @@ class _Call:
     def __call__(self) -> str:
         """Return the text of the input."""
         return _text(self._engine, self._batches.take())
+
+
+@dataclass
+class _Visit:
+    """What a process has taken at one length so far."""
+
+    call: _Call
+    throttled_before: int | None
+    first: Timing | None = None
+    loops: int = 1
+    timings: list[Timing] = field(default_factory=list)
+    samples: Samples | None = None
+
+
+def _samples_of(visit: _Visit) -> Samples:
+    """The times of a visit; the first call is its value where there was no time for another."""
+    assert visit.first is not None
+    timings, loops = visit.timings or [visit.first], visit.loops if visit.timings else 1
+    message = "a call takes longer than its share of the budget: the value is the first call at this length"
+    return Samples(
+        first_s=visit.first.wall_s,
+        warmup_s=(),
+        loops=loops,
+        values_s=tuple(timing.wall_s / loops for timing in timings),
+        device_values_s=tuple(timing.device_s / loops for timing in timings if timing.device_s is not None),
+        stages_s=tuple({path: total / loops for path, total in timing.stages.items()} for timing in timings),
+        cautions=() if visit.timings else (Caution("one-call", message),),
+    )
 
 
 class EngineRunner:
@@ -101,11 +114,11 @@ class EngineRunner:
             return {"multiply_adds": None, "reason": NOT_TORCH}
         return count_multiply_adds(network, _Call(self._engine, _speech(self._engine, frames, seed)), depth)
 
-    def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
+    def warm_up(self, utterance: Utterance, plan: Plan, min_calls: int = MIN_WARMUP_CALLS) -> dict[str, Any]:
         """Return the description of the engine, and the times of loading, the first call and each warm-up call."""
         call = _Call(self._engine, self._load(utterance))
         first_s = time_calls(call, 1, self._clock).wall_s
-        warmup_s, cautions = warm_up(call, self._clock, plan)
+        warmup_s, cautions = warm_up(call, self._clock, plan, min_calls)
         return {
             "engine": self._engine.info.to_json(),
             "load_s": self._load_s,
@@ -113,6 +126,40 @@ class EngineRunner:
             "warmup_s": list(warmup_s),
             "cautions": [[caution.code, caution.message] for caution in cautions],
         }
+
+    def measure_length(self, frames: int, seed: int, plan: Plan) -> Round:
+        """Return the whole sample of one length that a plan asks for: first call, warm-up, values."""
+        self._begin(frames, seed)
+        self._visit.samples = sample(self._visit.call, self._clock, plan)
+        return self.close_length()
+
+    def open_length(self, frames: int, seed: int) -> float:
+        """Begin a visit of one length, and return the seconds of its first call."""
+        self._begin(frames, seed)
+        self._visit.first = time_calls(self._visit.call, 1, self._clock)
+        # A longer call is a value by itself.
+        if self._visit.first.wall_s < MIN_VALUE_S:
+            self._visit.loops = choose_loops(self._visit.call, self._clock)
+        return self._visit.first.wall_s
+
+    def take_values(self, count: int) -> None:
+        """Take so many values of the length that is visited."""
+        visit = self._visit
+        for _ in range(count):
+            timing = time_calls(visit.call, visit.loops, self._clock)
+            visit.timings.append(Timing(timing.wall_s, timing.device_s, timing.spans, None))
+
+    def close_length(self) -> Round:
+        """End the visit of a length, and return what it took."""
+        visit, after = self._visit, throttle_count()
+        return Round(
+            index=0,
+            status="ok",
+            load_s=self._load_s,
+            samples=visit.samples or _samples_of(visit),
+            throttled=visit.throttled_before is not None and after is not None and after > visit.throttled_before,
+            facts=visit.call.facts,
+        )
 
     def transcribe(self, utterance: Utterance) -> dict[str, Any]:
         """Return the text of one utterance, and how long it took."""
@@ -158,6 +205,9 @@ class EngineRunner:
             "windows": [asdict(window) for window in windows],
             "cautions": [[caution.code, caution.message] for caution in cautions],
         }
+
+    def _begin(self, frames: int, seed: int) -> None:
+        self._visit = _Visit(_Call(self._engine, _speech(self._engine, frames, seed)), throttle_count())
 
     def _load(self, utterance: Utterance) -> Audio:
         return load(utterance.path, self._engine.info.sample_rate_hz, utterance.start_s, utterance.end_s)

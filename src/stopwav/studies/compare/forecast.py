@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import median
 
-from stopwav.measure.energy import IDLE_S, MIN_WINDOW_S
-from stopwav.measure.energy_series import MIN_WINDOWS, external_window_s
-from stopwav.measure.meter import NoMeter
-from stopwav.measure.meters import find_meters
+from stopwav.measure.energy import IDLE_S
+from stopwav.measure.energy_series import MIN_WINDOWS
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
+from stopwav.record import Record
 from stopwav.speech.corpus import load_corpus
+from stopwav.studies.compare.energy_pass import shortest_window_s
 from stopwav.studies.compare.engine_runner import FRAME_S
-from stopwav.studies.compare.external_meter import log_interval_s
 from stopwav.studies.compare.pieces import read_engines
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
 from stopwav.studies.forecast import (
@@ -22,7 +20,7 @@ from stopwav.studies.forecast import (
     ASSUMED_RTF,
     Forecast,
     assumption,
-    earlier_runs,
+    earlier_speed,
     engine_problems,
     lengths_of,
     measured_basis,
@@ -31,13 +29,16 @@ from stopwav.studies.stored_rounds import round_time_s
 
 
 def forecast(spec: CompareSpec) -> Forecast:
-    """Return the estimate for a comparison: of each engine the rounds of every length, the inputs, and energy."""
+    """Return the budget, or of a fixed plan the rounds of each engine with every length, the inputs, and energy."""
+    lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
+    if spec.is_budgeted:
+        work = f"inputs of {lengths} s and up to {spec.samples} samples, in as many rounds as there is time for"
+        return Forecast(spec.total_s, (work, "the budget; less where everything is decided sooner"))
     _, mean_s, _ = lengths_of(load_corpus(spec.corpus), None)
     total_s, assumed = 0.0, []
-    lengths = ", ".join(f"{frames * FRAME_S:g}" for frames in spec.frames)
     basis = [f"inputs of {lengths} s, rounds: {spec.rounds}; samples: {spec.samples}, {mean_s:.1f} s each on average"]
     for engine in spec.engines:
-        earlier = _earlier(engine, spec.save)
+        earlier = earlier_speed(engine, spec.save, "compare")
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
             basis.append(measured_basis(engine, rtf, load_s, run))
@@ -46,7 +47,7 @@ def forecast(spec: CompareSpec) -> Forecast:
         total_s += _engine_s(spec, rtf, load_s, mean_s)
     if assumed:
         basis.append(assumption(assumed, spec.save))
-    if spec.energy and _window_s(spec) is None:
+    if spec.energy and shortest_window_s(spec) is None:
         basis.append("no energy: there is no meter")
     elif spec.energy:
         basis.append(f"energy for {spec.energy_time_s:g} s at each length, less where it is known sooner")
@@ -61,41 +62,32 @@ def problems(spec: CompareSpec) -> Iterator[tuple[str, str]]:
 def _engine_s(spec: CompareSpec, rtf: float, load_s: float, mean_s: float) -> float:
     plan = plan_of(spec)
     calls_s = [rtf * frames * FRAME_S for frames in spec.frames]
-    lengths_s = spec.rounds * sum(round_time_s(plan, call_s, load_s) for call_s in calls_s)
-    warm_up_s = max(plan.warmup_s, MIN_WARMUP_CALLS * rtf * mean_s)
-    samples_s = spec.rounds * (load_s + rtf * mean_s + warm_up_s) + spec.samples * rtf * mean_s
+    # A round is one process: it is loaded and warm once, and has a whole sample at each length.
+    lengths_s = sum(round_time_s(plan, call_s, 0.0) for call_s in calls_s)
+    warm_up_s = rtf * mean_s + max(plan.warmup_s, MIN_WARMUP_CALLS * rtf * mean_s)
+    rounds_s = plan.rounds * (load_s + warm_up_s + lengths_s) + spec.samples * rtf * mean_s
     # Counting operations is one call at each length, under the counter about as long as without.
     description_s = load_s + sum(calls_s)
-    return lengths_s + samples_s + description_s + _energy_s(spec, plan, calls_s, load_s)
+    return rounds_s + description_s + _energy_s(spec, plan, calls_s, load_s)
 
 
 def _energy_s(spec: CompareSpec, plan: Plan, calls_s: Sequence[float], load_s: float) -> float:
     """Seconds of energy: in each round one process, which idles once and then works at every length."""
-    window_s = _window_s(spec)
+    window_s = shortest_window_s(spec)
     if window_s is None:
         return 0.0
     rounds = energy_rounds(spec)
-    work_s = max(spec.energy_time_s / rounds, MIN_WINDOWS * max(window_s, MIN_WINDOW_S))
+    work_s = max(spec.energy_time_s / rounds, MIN_WINDOWS * window_s)
     lengths_s = sum(max(plan.warmup_s, MIN_WARMUP_CALLS * call_s) + work_s for call_s in calls_s)
     return rounds * (load_s + max(window_s, IDLE_S) + lengths_s)
 
 
-def _window_s(spec: CompareSpec) -> float | None:
-    """The shortest window that the meters of this machine need; None where energy will not be measured."""
-    if not spec.energy:
-        return None
-    meter = find_meters().joined()
-    window_s = 0.0 if isinstance(meter, NoMeter) else meter.min_window_s
-    if spec.meter_csv is not None:
-        return max(window_s, external_window_s(log_interval_s(Path(spec.meter_csv))))
-    return None if isinstance(meter, NoMeter) else window_s
-
-
-def _earlier(engine: str, folder: Path) -> tuple[float, float, str] | None:
-    """Real-time factor and load time of the engine, and the run in which they were measured."""
-    for record in earlier_runs(folder, "compare", lambda header: engine in header.spec.get("engines", ())):
-        (data,) = read_engines(record, [engine])
+def speeds(record: Record) -> dict[str, tuple[float, float]]:
+    """Return the real-time factor over all inputs and the load time of each engine."""
+    engines = record.header.spec["engines"]
+    measured = {}
+    for engine, data in zip(engines, read_engines(record, engines), strict=True):
         if data.samples and data.loads:
             rtf = sum(sample.seconds for sample in data.samples) / sum(sample.audio_s for sample in data.samples)
-            return rtf, median(float(piece.data["load_s"]) for piece in data.loads), record.path.name
-    return None
+            measured[engine] = (rtf, median(float(piece.data["load_s"]) for piece in data.loads))
+    return measured

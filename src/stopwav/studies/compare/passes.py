@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,62 +12,104 @@ from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import Outcome
-from stopwav.measure.sampler import MAX_WARMUP_S
+from stopwav.measure.sampler import MAX_WARMUP_S, MIN_WARMUP_CALLS
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
+from stopwav.studies.budget import Budget, time_text
 from stopwav.studies.compare.engine_runner import EngineRunner, device_of
 from stopwav.studies.compare.external_meter import copy_readings, log_interval_s
 from stopwav.studies.compare.pieces import METERS
-from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
-from stopwav.studies.worker import MAX_DEATHS, Worker, outcome_to_piece
+from stopwav.studies.compare.spec import CompareSpec, plan_of
+from stopwav.studies.worker import LOAD_LIMIT_S, MAX_DEATHS, Worker, outcome_to_piece
 
 # Kind, round, engine, and the place of the input or the length in frames.
 Key = tuple[str, int, str, int]
 
 
-def engine_worker(engine: str, max_deaths: int = MAX_DEATHS) -> Worker:
-    """Return a worker for an engine, timed by the clock of its device."""
-    return Worker(EngineRunner, (engine, device_of(engine)), max_deaths=max_deaths)
+def engine_worker(engine: str, budget: Budget, max_deaths: int = MAX_DEATHS) -> Worker:
+    """Return a worker for an engine, timed by the clock of its device, which loads within the budget."""
+    limit_s = within(budget, LOAD_LIMIT_S)
+    return Worker(EngineRunner, (engine, device_of(engine)), max_deaths=max_deaths, load_limit_s=limit_s)
 
 
-def describe_engine(spec: CompareSpec, record: Record, name: str, engine: str) -> None:
-    """Store the engine's description, its parameters, and its operations at each length; failures are stored too."""
-    calls: list[tuple[list[str | int], str, tuple[int, ...]]] = [(["model", name], "describe", (spec.depth,))]
-    for frames in spec.frames:
-        calls.append((["operations", name, frames], "operations", (frames, spec.depth, spec.seed)))
+def within(budget: Budget, limit_s: float) -> float:
+    """Return how long a call may take: up to the end of the budget, where that is sooner than its limit."""
+    return min(limit_s, max(1.0, budget.left_s))
+
+
+def describe_engine(spec: CompareSpec, record: Record, name: str, engine: str, budget: Budget, time_s: float) -> None:
+    """Store the engine's description, its parameters, and its operations at each length; failures are stored too.
+
+    Where counting at a length would take longer than is left of `time_s`, that is stored in its place.
+    """
     # It may die at one length; the next one has a new process.
-    with engine_worker(engine, max_deaths=len(calls) + 1) as worker:
-        for key, method, arguments in calls:
-            if tuple(key) in record:
-                continue
-            loaded = worker.load()
-            if not loaded.ok:
-                record.append(outcome_to_piece(key, loaded, {"loaded": False}))
+    with engine_worker(engine, budget, max_deaths=len(spec.frames) + 2) as worker:
+        loaded = _describe(spec, record, worker, ["model", name], budget, "describe", spec.depth)
+        deadline_s, expected_s = budget.spent_s + time_s, 0.0
+        for frames in spec.frames if loaded else ():
+            begin_s = budget.spent_s
+            key: list[str | int] = ["operations", name, frames]
+            if begin_s + expected_s * frames > deadline_s and tuple(key) not in record:
+                data = {"multiply_adds": None, "reason": f"counting takes more than {time_text(time_s)} of the budget"}
+                record.append(Piece(key=key, status="ok", data=data))
+            elif not _describe(spec, record, worker, key, budget, "operations", frames, spec.depth, spec.seed):
                 return
-            record.append(outcome_to_piece(key, worker.call(method, *arguments, time_limit_s=spec.time_limit_s)))
+            else:
+                # Operations grow with the length, or faster.
+                expected_s = max(expected_s, (budget.spent_s - begin_s) / frames)
 
 
-def measure_sample(record: Record, worker: Worker, key: Key, utterance: Utterance, plan: Plan) -> None:
-    """Transcribe one input, after the warm-up of a new process, and store how it went, unless the record has it."""
+def _describe(
+    spec: CompareSpec, record: Record, worker: Worker, key: list[str | int], budget: Budget, *call: str | int
+) -> bool:
+    """Store what a call of a description returns, unless the record has it; return whether the engine loaded."""
+    if tuple(key) in record:
+        return (piece := record.find(tuple(key))) is not None and "loaded" not in piece.data
+    loaded = worker.load()
+    if loaded.status == "timeout" and worker.load_limit_s < LOAD_LIMIT_S:
+        return False  # the end of the budget cut it short, which is no result
+    if not loaded.ok:
+        record.append(outcome_to_piece(key, loaded, {"loaded": False}))
+        return False
+    method, *arguments = call
+    limit_s = within(budget, spec.time_limit_s)
+    record.append(outcome_to_piece(key, worker.call(str(method), *arguments, time_limit_s=limit_s)))
+    return True
+
+
+def measure_sample(record: Record, worker: Worker, key: Key, utterance: Utterance, plan: Plan, budget: Budget) -> bool:
+    """Transcribe one input, after the warm-up of a new process, and store how it went, unless the record has it.
+
+    Return whether it is stored: what the end of the budget cut short is no result.
+    """
     if key in record:
-        return
-    outcome = Outcome("ok") if worker.warm else _warm_up(record, worker, key, utterance, plan)
+        return True
+    _, index, name, _ = key
+    limit_s = within(budget, plan.time_limit_s)
+    outcome = warm_worker(record, worker, (index, name), utterance, plan, budget)
     if outcome.ok:
-        outcome = worker.call("transcribe", utterance, time_limit_s=plan.time_limit_s)
+        outcome = worker.call("transcribe", utterance, time_limit_s=limit_s)
+    if outcome.status == "timeout" and limit_s < plan.time_limit_s:
+        return False
     data = {"id": utterance.id, **(outcome.value if outcome.ok else {})}
     record.append(outcome_to_piece(key, outcome, data))
+    return True
 
 
-def _warm_up(record: Record, worker: Worker, key: Key, utterance: Utterance, plan: Plan) -> Outcome:
-    """Warm the process up and store what loading it took; where that fails, the next input tries again."""
-    limit_s = MAX_WARMUP_S + 2 * plan.time_limit_s
-    outcome = worker.call("warm_up", utterance, plan, time_limit_s=limit_s)
+def warm_worker(
+    record: Record, worker: Worker, place: tuple[int, str], utterance: Utterance, plan: Plan, budget: Budget
+) -> Outcome:
+    """Warm a new process up and store what loading it took; where that fails, the next call tries again."""
+    if worker.warm:
+        return Outcome("ok")
+    limit_s = min(MAX_WARMUP_S + 2 * plan.time_limit_s, within(budget, math.inf))
+    fewest = 1 if math.isfinite(budget.total_s) else MIN_WARMUP_CALLS
+    outcome = worker.call("warm_up", utterance, plan, fewest, time_limit_s=limit_s)
     if outcome.ok:
         worker.warm = True
-        _, index, name, _ = key
-        attempt = sum(piece.key[:3] == ["load", index, name] for piece in record.pieces)
-        record.append(outcome_to_piece(["load", index, name, attempt], outcome))
+        attempt = sum(key[:3] == ("load", *place) for key in record.keys)
+        record.append(outcome_to_piece(["load", *place, attempt], outcome))
     return outcome
 
 
@@ -84,18 +127,16 @@ def find_run_meters(spec: CompareSpec, record: Record) -> bool:
     return spec.meter_csv is not None or not isinstance(joined, NoMeter)
 
 
-def measure_energy(spec: CompareSpec, record: Record, worker: Worker, key: Key) -> None:
-    """Measure the energy of one length in this process and store its windows, unless the record has them."""
+def measure_energy(spec: CompareSpec, record: Record, worker: Worker, key: Key, time_s: float, budget: Budget) -> None:
+    """Measure the energy of one length for `time_s` in this process and store it, unless the record has it."""
     if key in record:
         return
     frames, plan = key[3], plan_of(spec)
     log = None if spec.meter_csv is None else Path(spec.meter_csv)
     interval_s = log_interval_s(log) if log else 0.0
-    # Seconds for which the work repeats, of those that all rounds have together.
-    time_s = spec.energy_time_s / energy_rounds(spec)
     # Idle window, warm-up, then the windows, which wait for the counter in between; each may end late by a call.
     windows_s = (1 + MIN_WINDOWS) * external_window_s(interval_s)
-    limit_s = windows_s + MAX_WARMUP_S + 2 * time_s + 2 * plan.time_limit_s
+    limit_s = within(budget, windows_s + MAX_WARMUP_S + 2 * time_s + 2 * plan.time_limit_s)
     arguments = (frames, plan.seed, plan, time_s, log is not None, interval_s)
     outcome = worker.call("energy", *arguments, time_limit_s=limit_s)
     record.append(outcome_to_piece(key, outcome))

@@ -16,6 +16,7 @@ from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
 from stopwav.speech.text import normalise
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
+from stopwav.studies.budget import SPENT
 from stopwav.studies.corpus_header import utterance_from_json
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
@@ -166,7 +167,7 @@ def _read_engine(record: Record, name: str, log: MeterLog | None) -> EngineData:
 
 def _engine_of(piece: Piece) -> str:
     """The engine that a piece is about; the pieces of the run as a whole have none."""
-    if piece.key == METERS or piece.key[0] == METER_LOG:
+    if piece.key == METERS or piece.key[0] in (METER_LOG, SPENT):
         return ""
     return str(piece.key[1] if piece.key[0] in ("model", "operations") else piece.key[2])
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from stopwav.errors import Caution, Status
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
-from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, fit_growth, summarise_rounds
+from stopwav.stats import (
+    FEWEST_POINTS,
+    Estimate,
+    Rule,
+    cluster_mean,
+    cluster_percentiles,
+    cluster_ratio,
+    fit_growth,
+    implausible_cells,
+    summarise_rounds,
+)
 from stopwav.stats.estimate import inverse, scaled
+from stopwav.studies.budget import SPENT, verdict_rule
 from stopwav.studies.compare.energy import (
     Energy,
     disagreement_warnings,
@@ -41,6 +53,22 @@ class RunData:
     spec: CompareSpec
     engines: list[EngineData]
     energy: Energy | None
+    # How verdicts on latency and energy are made.
+    rule: Rule = "fixed"
+    # Seconds that a round took and that the run has spent, where it has a budget.
+    round_s: float | None = None
+    spent_s: float = 0.0
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that are there, of the engine that has most."""
+        return max((len(rounds_of(engine)) for engine in self.engines), default=0)
+
+
+def rounds_of(engine: EngineData) -> set[int]:
+    """Return the rounds in which an engine was measured."""
+    lengths = (round_.index for measured in engine.lengths.values() for round_ in measured.good)
+    return {sample.round for sample in engine.samples} | set(lengths)
 
 
 def read_run(record: Record) -> RunData:
@@ -48,7 +76,24 @@ def read_run(record: Record) -> RunData:
     spec = CompareSpec(**record.header.spec)
     log, fault = external_log(record)
     engines = read_engines(record, engine_names(spec.engines), log)
-    return RunData(spec, engines, energy_of(record, engines, log, fault))
+    spent = [float(piece.data["seconds"]) for piece in record.pieces if piece.key[0] == SPENT]
+    return RunData(
+        spec,
+        engines,
+        energy_of(record, engines, log, fault),
+        verdict_rule(record),
+        # The first is that of the description, the second that of the first sweep, which has a time of its own.
+        median(spent[2:] or spent[1:]) if len(spent) > 1 else None,
+        sum(spent),
+    )
+
+
+def implausible_lengths(engine: EngineData) -> list[int]:
+    """Return the lengths whose latency does not fit to that at the others, in frames."""
+    times = {frames: measured.time.value for frames, measured in engine.lengths.items()}
+    return [
+        int(frames) for frames, _ in implausible_cells({(frames, 1): time for frames, time in times.items() if time})
+    ]
 
 
 def compare_results(record: Record) -> list[Result]:
@@ -88,7 +133,7 @@ def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution
         "utterances": len({sample.utterance.id for sample in engine.samples}),
         "transcripts": len({sample.utterance.id for sample in engine.samples if sample.errors is not None}),
         "audio_s": sum(sample.audio_s for sample in engine.samples),
-        "rounds": data.spec.rounds,
+        "rounds": len(rounds_of(engine)),
         "modules": list((engine.parameters or {}).get("modules", [])),
         "shared": list((engine.parameters or {}).get("shared", [])),
     }
@@ -180,8 +225,18 @@ def _length_result(data: RunData, engine: EngineData, frames: int) -> Result:
     if data.energy is not None:
         metrics |= energy_metrics(data.energy, energy_runs, frames)
         params["meters"] = [{"source": run.source, "tick_s": run.tick_s} for run in energy_runs[:1]]
-    warnings = (*measured.cautions, *disagreement_warnings(energy_runs))
+    warnings = (*measured.cautions, *_implausible(engine, frames), *disagreement_warnings(energy_runs))
     return Result(name, params, "ok", metrics, warnings, "length")
+
+
+def _implausible(engine: EngineData, frames: int) -> Iterator[Caution]:
+    if frames in implausible_lengths(engine):
+        rounds = len(engine.lengths[frames].good)
+        yield Caution(
+            "implausible",
+            f"its latency does not fit to that at the other lengths, in {rounds} round{'' if rounds == 1 else 's'}: "
+            "something else ran meanwhile, or the engine stopped early; measure it again",
+        )
 
 
 def _length_metrics(engine: EngineData, frames: int) -> dict[str, Estimate]:
@@ -231,7 +286,7 @@ def _fits(engines: Sequence[EngineData]) -> Iterator[Result]:
     for engine in engines:
         times = {frames: measured.time.value for frames, measured in engine.lengths.items()}
         points = [(frames * FRAME_S, float(time_s)) for frames, time_s in times.items() if time_s]
-        if len(points) < 2:
+        if len(points) < FEWEST_POINTS:
             continue
         axis = Axis("length", 1.0, tuple(length_s for length_s, _ in points), tuple(time_s for _, time_s in points))
         fit = fit_growth(axis.x, axis.time_s)

@@ -2,52 +2,52 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
 from stopwav.speech.corpus import Utterance, load_corpus
-from stopwav.studies.compare.engine_runner import LengthWorkload, device_of
+from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
+from stopwav.studies.compare.energy_pass import run_energy
+from stopwav.studies.compare.engine_rounds import EngineRounds
 from stopwav.studies.compare.expectation import parse_expectation
 from stopwav.studies.compare.external_meter import await_readings, check_meter_log
-from stopwav.studies.compare.passes import (
-    describe_engine,
-    engine_worker,
-    find_run_meters,
-    measure_energy,
-    measure_sample,
-)
-from stopwav.studies.compare.pieces import inputs_of, length_place, load_failure
-from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of, round_inputs
+from stopwav.studies.compare.passes import describe_engine
+from stopwav.studies.compare.pieces import load_failure
+from stopwav.studies.compare.results import read_run
+from stopwav.studies.compare.schedule import next_index, next_work, planned_work, sweep_work
+from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.compare.stored_pieces import missing_keys
 from stopwav.studies.corpus_header import corpus_to_json, engine_names
 from stopwav.studies.digests import audio_digests, engine_digests
-from stopwav.studies.piece_kinds import finish_run
+from stopwav.studies.forecast import ASSUMED_LOAD_S
+from stopwav.studies.piece_kinds import finish_run, first_missing
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
-from stopwav.studies.stored_rounds import take_round_in_turn
 
-# The engines that are measured, each as the user wrote it, by its name in the run.
-Engines = dict[str, str]
+# Of the first sweep, the part in which all engines together are described: operations are counted, not compared.
+DESCRIPTION_SHARE = 0.3
 
 
 @study_function(CompareSpec, "engines")
 def compare(spec: CompareSpec) -> Record:
-    """Return the run of a comparison: each engine at each length, in `rounds` processes, and over `samples` inputs.
+    """Return the run of a comparison: each engine at each length, and over inputs of a corpus.
 
-    The samples are divided among the rounds; engines alternate at each. A length that ran out of memory or time, or
-    failed in its first round, is not tried again. `expect` states hypotheses, such as `"a faster b"`. `meter_csv` is
-    the log of an external power meter, which may grow during the run, and implies `energy`; the run holds a copy of its
-    readings, and stays incomplete until they cover the last window. `plan` says how a round is
+    A round is one fresh process of each engine; they are loaded together and take turns at every length and input.
+    There are as many rounds as `budget_s` has time for, or `rounds` of a fixed plan. A length that ran out of memory or
+    time, or failed in its first round, is not tried again. `expect` states hypotheses, such as `"a faster b"`.
+    `meter_csv` is the log of an external power meter, which may grow during the run, and implies `energy`; the run
+    holds a copy of its readings, and stays incomplete until they cover the last window. `plan` says how a round is
     measured; its rounds, limit and seed are those given here. `stopwav.card(record)` has the verdicts.
     """
+    begun_s = time.monotonic()
     _check(spec)
     with open_record("compare", spec, partial(_header, spec)) as record:
-        if not record.complete and _run(spec, record):
+        if not is_finished(record, spec) and _run(spec, record, open_budget(spec, record, begun_s)):
             finish_run(record, missing_keys(record))
     return record
 
@@ -97,24 +97,26 @@ def _header(spec: CompareSpec) -> Header:
     )
 
 
-def _run(spec: CompareSpec, record: Record) -> bool:
+def _run(spec: CompareSpec, record: Record, budget: Budget) -> bool:
     """Measure what is not in the record yet: each engine's size, then lengths and inputs by round, then energy.
 
     An engine that did not load to be described is not tried again; the others are measured. Return whether the run is
     complete: it is not while the log of an external meter lacks its last readings.
     """
     named = dict(zip(engine_names(spec.engines), spec.engines, strict=True))
+    time_s = DESCRIPTION_SHARE * budget.sweep_left_s / len(named) if spec.is_budgeted else math.inf
     for done, (name, engine) in enumerate(named.items()):
         spec.report("parameters and operations", done, len(named))
-        describe_engine(spec, record, name, engine)
+        describe_engine(spec, record, name, engine, budget, time_s)
     spec.report("parameters and operations", len(named), len(named))
     engines = {name: engine for name, engine in named.items() if load_failure(record.pieces, name) is None}
-    for index in range(spec.rounds if engines else 0):
-        _run_lengths(spec, record, engines, index)
-        _run_samples(spec, record, engines, index)
-    if not spec.energy:
-        return True
-    _run_energy(spec, record, engines)
+    rounds = EngineRounds(spec, record, engines, budget)
+    if engines and spec.is_budgeted:
+        _spend_budget(spec, rounds)
+    elif engines:
+        for index in range(spec.rounds or 0):
+            rounds.take(index, planned_work(spec, list(engines), index))
+        run_energy(spec, rounds)
     if spec.meter_csv is None:
         return True
     spec.report("waiting for the meter log", 0, 1)
@@ -123,42 +125,20 @@ def _run(spec: CompareSpec, record: Record) -> bool:
     return covered
 
 
-def _run_lengths(spec: CompareSpec, record: Record, engines: Engines, index: int) -> None:
-    """Measure one round of every length, in an order drawn for the round; the engines alternate at each."""
-    devices = [device_of(engine) for engine in engines.values()]
-    order = list(spec.frames)
-    random.Random(f"{spec.seed} {index}").shuffle(order)
-    for done, frames in enumerate(order, start=index * len(order) + 1):
-        places = [length_place(name, frames) for name in engines]
-        workloads = [LengthWorkload(engine, frames, spec.seed) for engine in engines.values()]
-        take_round_in_turn(record, places, index, workloads, plan_of(spec), devices)
-        spec.report("latency over length", done, spec.rounds * len(order))
-
-
-def _run_samples(spec: CompareSpec, record: Record, engines: Engines, index: int) -> None:
-    """Measure the inputs of one round; the engines alternate at each."""
-    inputs, plan, names = inputs_of(record), plan_of(spec), list(engines)
-    done = sum(len(round_inputs(spec, earlier)) for earlier in range(index))
-    with ExitStack() as stack:
-        workers = [stack.enter_context(engine_worker(engine)) for engine in engines.values()]
-        for number, place in enumerate(round_inputs(spec, index)):
-            for which in alternating_order(len(workers), number + index):
-                measure_sample(record, workers[which], ("sample", index, names[which], place), inputs[place], plan)
-            spec.report("samples", done + number + 1, spec.samples)
-
-
-def _run_energy(spec: CompareSpec, record: Record, engines: Engines) -> None:
-    """Measure the energy of every length in few rounds, one engine after the other; skipped without a meter."""
-    if not find_run_meters(spec, record):
-        return
-    rounds, named = energy_rounds(spec), list(engines.items())
-    total, done = rounds * len(spec.frames) * len(engines), 0
-    for index in range(rounds):
-        for which in alternating_order(len(named), index):
-            name, engine = named[which]
-            # One at a time: an engine that is loaded and waits would add to the joules of the other.
-            with engine_worker(engine) as worker:
-                for frames in spec.frames:
-                    measure_energy(spec, record, worker, ("energy", index, name, frames))
-                    done += 1
-                    spec.report("energy", done, total)
+def _spend_budget(spec: CompareSpec, rounds: EngineRounds) -> None:
+    """Measure a first sweep, then energy, then rounds of what is open, until nothing is or the budget is spent."""
+    record, budget = rounds.record, rounds.budget
+    if first_missing(missing_keys(record)) is not None:
+        store_spent(record, budget)
+        rounds.take(0, sweep_work(spec, list(rounds.engines), budget))
+        store_spent(record, budget)
+    if spec.energy:
+        run_energy(spec, rounds)
+        store_spent(record, budget)
+    load_s = rounds.load_s or ASSUMED_LOAD_S * len(rounds.engines)
+    while (work := next_work(spec, read_run(record), record, budget, load_s)) is not None:
+        index = next_index(record)
+        rounds.take(index, work)
+        store_spent(record, budget)
+        spec.show(record, f"round {index + 2}", budget.left_s)
+        load_s = rounds.load_s

@@ -9,17 +9,20 @@ from pydantic import Field, field_validator, model_validator
 
 from stopwav.measure.plan import COMPARISON, Plan
 from stopwav.speech.corpus import BUNDLED
-from stopwav.studies.spec import Option, PythonOnly, StudySpec
+from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.spec import Option, PythonOnly
 
 # Seconds 1 to 16, doubling: the lengths over which published comparisons of recognisers plot their curves.
 FRAMES = [100, 200, 400, 800, 1600]
 # As many as older reports average over; enough for a P95.
 SAMPLES = 100
+# Of each process of a run with a budget, after its first call: the first call at each length is not a value either.
+BUDGETED_WARMUP_S = 0.25
 # The fewest rounds with a Student interval; each loads the engine again, once for all lengths.
 ENERGY_ROUNDS = 3
 
 
-class CompareSpec(StudySpec):
+class CompareSpec(BudgetedSpec):
     """The settings of a comparison."""
 
     engines: Annotated[
@@ -31,7 +34,8 @@ class CompareSpec(StudySpec):
         Field(default=FRAMES, min_length=1)
     )
     samples: Annotated[
-        int, Option("Inputs drawn from the corpus by --seed, for latency and word errors; divided among the rounds.")
+        int,
+        Option("Inputs drawn from the corpus by --seed, for latency and word errors; each round takes the next ones."),
     ] = Field(default=SAMPLES, gt=0)
     corpus: Annotated[
         str,
@@ -52,12 +56,16 @@ class CompareSpec(StudySpec):
     expect: Annotated[
         list[str], Option('Hypothesis to be judged, such as "a faster b"; repeatable.', metavar="TEXT")
     ] = Field(default=[])
-    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=COMPARISON.rounds, gt=0)
     depth: Annotated[int, Option("Levels of modules for parameters and operations.")] = Field(default=1, ge=0)
     time_limit_s: Annotated[float, Option("Seconds that loading or one call may take.")] = Field(default=300.0, gt=0)
     seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
     # How a round is measured, where it is not as the default plan says.
     plan: Annotated[Plan | None, PythonOnly()] = None
+
+    @classmethod
+    def thorough_rounds(cls) -> int:
+        """The rounds of a comparison by a fixed plan."""
+        return COMPARISON.rounds
 
     @field_validator("corpus", "meter_csv", mode="before")
     @classmethod
@@ -79,15 +87,21 @@ class CompareSpec(StudySpec):
 
 
 def plan_of(spec: CompareSpec) -> Plan:
-    """Return how the rounds of a run are measured."""
-    return replace(spec.plan or COMPARISON, rounds=spec.rounds, time_limit_s=spec.time_limit_s, seed=spec.seed)
+    """Return how a round is measured."""
+    plan = replace(spec.plan or COMPARISON, time_limit_s=spec.time_limit_s, seed=spec.seed)
+    if spec.rounds is None:
+        return replace(plan, warmup_s=min(plan.warmup_s, BUDGETED_WARMUP_S))
+    return replace(plan, rounds=spec.rounds)
 
 
 def round_inputs(spec: CompareSpec, index: int) -> range:
-    """Return which inputs belong to a round: each engine transcribes each input once, in one of the rounds."""
-    return range(index, spec.samples, spec.rounds)
+    """Return which inputs belong to a round of a fixed plan: each engine transcribes each once, in one of the rounds.
+
+    Of a run with a budget, the one that its first round cannot do without.
+    """
+    return range(1) if spec.rounds is None else range(index, spec.samples, spec.rounds)
 
 
 def energy_rounds(spec: CompareSpec) -> int:
-    """Return the number of rounds in which energy is measured."""
-    return min(ENERGY_ROUNDS, spec.rounds) if spec.energy else 0
+    """Return the number of rounds in which energy is measured, at the most where there is a budget."""
+    return min(ENERGY_ROUNDS, spec.rounds or ENERGY_ROUNDS) if spec.energy else 0

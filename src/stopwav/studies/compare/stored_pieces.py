@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from stopwav.piece import Piece
 from stopwav.record import Record
+from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.compare.pieces import METER_LOG, METERS, length_place
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, round_inputs
 from stopwav.studies.corpus_header import engine_names
@@ -153,7 +154,7 @@ class StoredReadings(StoredFields):
 def compare_pieces(record: Record) -> list[PieceKind]:
     """Return the pieces that a run may hold."""
     spec = stored_spec(CompareSpec, record.header)
-    rounds, names, frames = range(spec.rounds), frozenset(engine_names(spec.engines)), frozenset(spec.frames)
+    rounds, names, frames = possible_rounds(spec.rounds), frozenset(engine_names(spec.engines)), frozenset(spec.frames)
     _check_inputs(record, spec)
     return [
         PieceKind("model", (names,), StoredModel),
@@ -165,6 +166,7 @@ def compare_pieces(record: Record) -> list[PieceKind]:
         PieceKind("energy", (rounds, names, frames), StoredEnergy),
         PieceKind(METER_LOG, (), StoredReadings),
         PieceKind(METER_LOG, (ANY_COUNT,), StoredReadings),
+        SPENT_KIND,
     ]
 
 
@@ -194,10 +196,14 @@ def missing_keys(record: Record) -> Iterator[Key]:
     names = engine_names(spec.engines)
     yield from absent_keys(record, (("model", name) for name in names))
     present = [name for name in names if not _failed_to_load(record.find(("model", name)))]
-    for index in range(spec.rounds if present else 0):
+    for index in planned_rounds(spec.rounds) if present else ():
         for name in present:
             for frames in spec.frames:
-                yield from missing_rounds(record, length_place(name, frames), index)
+                place = length_place(name, frames)
+                if spec.is_budgeted:  # there may be no time to repeat a throttled round
+                    yield from absent_keys(record, [place.key(index, 0)])
+                else:
+                    yield from missing_rounds(record, place, index)
     yield from _missing_samples(record, spec, present)
     # A run from before the plan had a version may lack these.
     if record.header.plan_version >= 1:
@@ -211,7 +217,7 @@ def _missing_samples(record: Record, spec: CompareSpec, names: Sequence[str]) ->
     """The inputs that are not transcribed yet; without a version of the plan, an engine may have none at all."""
     sampled = {key[2] for key in record.keys if key[0] == "sample"}
     planned = [name for name in names if name in sampled or record.header.plan_version >= 1]
-    for index in range(spec.rounds if planned else 0):
+    for index in planned_rounds(spec.rounds) if planned else ():
         for name in planned:
             yield from absent_keys(record, (("sample", index, name, place) for place in round_inputs(spec, index)))
 
@@ -231,11 +237,11 @@ def _failed_to_load(piece: Piece | None) -> bool:
 
 
 def _missing_energy(record: Record, spec: CompareSpec, names: Sequence[str]) -> Iterator[Key]:
-    """The energy of each length, where there is a meter."""
+    """The energy of each length, where there is a meter; in a budget its windows may not fit."""
     meters = record.find(tuple(METERS))
     if meters is None:
         yield tuple(METERS)
-    elif spec.meter_csv is not None or meters.data.get("source") is not None:
+    elif spec.rounds is not None and (spec.meter_csv is not None or meters.data.get("source") is not None):
         for index in range(energy_rounds(spec)):
             yield from absent_keys(
                 record, (("energy", index, name, frames) for name in names for frames in spec.frames)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from stopwav.studies.compare.card import make_card
+from stopwav.studies.compare.comparable import COMPARABLE
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.document import compare_document
-from stopwav.studies.compare.forecast import forecast, problems
+from stopwav.studies.compare.forecast import forecast, problems, speeds
 from stopwav.studies.compare.results import compare_results, compare_texts, read_run
 from stopwav.studies.compare.run import compare
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.compare.stored_pieces import compare_pieces, missing_keys
-from stopwav.studies.study import Study, Verb, lazily
+from stopwav.studies.study import Study, lazily
 
 STUDY = Study(
     name="compare",
@@ -24,11 +25,12 @@ STUDY = Study(
     pieces=compare_pieces,
     missing=missing_keys,
     example={"engines": ["pocketsphinx", "moonshine"]},
-    verb=Verb(shorter=("--samples", "--frames")),
     forecast=forecast,
+    speeds=speeds,
     problems=problems,
     extras={"card": lambda run: make_card(run.view["data"], run.results)},
     view=lambda run: {"data": read_run(run.record)},
+    comparable=COMPARABLE,
     texts=compare_texts,
     failure_codes=("sample-", "model-", "cell-", "rounds-failed"),
     followed=("engine", "length"),

@@ -10,16 +10,20 @@ from typing import Any
 from stopwav.measure.rounds import Measurement, Race
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
 from stopwav.speech.wer import ErrorCount
-from stopwav.stats import DEFAULT_THRESHOLD
+from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Quantity, Question, answer_all, ask_count, ask_errors, ask_nothing, ask_ratio
-from stopwav.studies.compare.energy import NO_METER, Energy, joules_by_round
+from stopwav.studies.compare.energy import Energy, joules_by_round
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import EngineData
-from stopwav.studies.compare.results import RunData
+from stopwav.studies.compare.results import RunData, rounds_of
 
 ENERGY = "energy_per_audio_s_gross"
+LATENCIES = ("latency_mean", "latency")
 ENERGY_AT_LENGTH = "energy_per_utterance_gross"
 
+# Nothing names a winner from a single process: a text may depend on it too.
+FEWEST_TO_DECIDE = 2
+_ONE_PROCESS = f"needs at least {FEWEST_TO_DECIDE} rounds per side"
 _NO_SHARED_INPUT = "no input was transcribed by both engines"
 
 
@@ -59,7 +63,7 @@ def length_verdicts(data: RunData) -> tuple[PairVerdict, ...]:
             asked
             for a, b in combinations(data.engines, 2)
             for frames in data.spec.frames
-            for asked in _length_questions(a, b, frames, data.energy)
+            for asked in _length_questions(a, b, frames, data)
         ]
     )
 
@@ -73,21 +77,21 @@ def _decide(asked: Sequence[PairQuestion]) -> tuple[PairVerdict, ...]:
 
 def _overall_questions(a: EngineData, b: EngineData, data: RunData) -> Iterator[PairQuestion]:
     yield PairQuestion(a, b, _ask_parameters(a, b))
-    yield PairQuestion(a, b, _ask_latency(a, b))
+    yield PairQuestion(a, b, _ask_latency(a, b, data.rule))
     if data.energy is not None:
-        yield PairQuestion(a, b, _ask_energy(a, b, data.energy))
-    yield PairQuestion(a, b, _ask_wer(a, b, data.spec.seed))
+        yield PairQuestion(a, b, _ask_energy(a, b, data.energy, data.rule))
+    yield PairQuestion(a, b, _ask_wer(a, b, data))
 
 
-def _length_questions(a: EngineData, b: EngineData, frames: int, energy: Energy | None) -> Iterator[PairQuestion]:
+def _length_questions(a: EngineData, b: EngineData, frames: int, data: RunData) -> Iterator[PairQuestion]:
     """The questions about a pair at one length, paired by the rounds in which both were measured."""
     nothing = Measurement("", {}, ())
     pairs = Race(a.lengths.get(frames, nothing), b.lengths.get(frames, nothing), DEFAULT_THRESHOLD).pairs
-    latency = _ask_ratio("latency", "s", "time", pairs, "nothing was measured for both engines")
+    latency = _ask_ratio("latency", "s", "time", pairs, data.rule, "nothing was measured for both engines")
     yield PairQuestion(a, b, latency, frames)
-    if energy is not None:
+    if (energy := data.energy) is not None:
         joules = [joules_by_round(energy, engine.energy.get(frames, [])) for engine in (a, b)]
-        question = _ask_joules(ENERGY_AT_LENGTH, joules, energy, "nothing was metered for both engines")
+        question = _ask_joules(ENERGY_AT_LENGTH, joules, energy, data.rule, "nothing was metered for both engines")
         yield PairQuestion(a, b, question, frames)
 
 
@@ -98,22 +102,22 @@ def _ask_parameters(a: EngineData, b: EngineData) -> Question:
     return ask_count("parameters", first, second)
 
 
-def _ask_latency(a: EngineData, b: EngineData) -> Question:
+def _ask_latency(a: EngineData, b: EngineData, rule: Rule) -> Question:
     """Ask whether b takes longer for the same inputs: the mean over the inputs of each round, paired by round."""
-    seconds = [{sample.place: sample.seconds for sample in engine.samples} for engine in (a, b)]
-    by_round: dict[int, list[int]] = {}
-    for sample in a.samples:
-        if sample.place in seconds[1]:
-            by_round.setdefault(sample.round, []).append(sample.place)
+    seconds = [{(sample.round, sample.place): sample.seconds for sample in engine.samples} for engine in (a, b)]
+    by_round: dict[int, list[tuple[int, int]]] = {}
+    for place in seconds[0]:
+        if place in seconds[1]:
+            by_round.setdefault(place[0], []).append(place)
     first, second = ([sum(own[p] for p in places) / len(places) for places in by_round.values()] for own in seconds)
-    return _ask_ratio("latency_mean", "s", "time", (first, second), _NO_SHARED_INPUT)
+    return _ask_ratio("latency_mean", "s", "time", (first, second), rule, _NO_SHARED_INPUT)
 
 
-def _ask_energy(a: EngineData, b: EngineData, energy: Energy) -> Question:
+def _ask_energy(a: EngineData, b: EngineData, energy: Energy, rule: Rule) -> Question:
     """Ask whether b takes more joules for the audio of all lengths that both have, paired by round."""
     shared = sorted(a.energy.keys() & b.energy.keys())
     joules = [_joules_per_audio_s(engine, shared, energy) for engine in (a, b)]
-    return _ask_joules(ENERGY, joules, energy, "no length was metered for both engines")
+    return _ask_joules(ENERGY, joules, energy, rule, "no length was metered for both engines")
 
 
 def _joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Energy) -> dict[int, float]:
@@ -124,7 +128,8 @@ def _joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Ener
     return {index: sum(joules[index] for joules in by_length) / audio_s for index in rounds}
 
 
-def _ask_wer(a: EngineData, b: EngineData, seed: int) -> Question:
+def _ask_wer(a: EngineData, b: EngineData, data: RunData) -> Question:
+    """Ask which makes fewer errors; the run never stops because of the answer, so it needs no rule for looking."""
     if a.untrained or b.untrained:
         return ask_nothing("wer", "", DEFAULT_THRESHOLD, UNTRAINED, UNTRAINED)
     errors_a, errors_b = _errors(a), _errors(b)
@@ -133,9 +138,11 @@ def _ask_wer(a: EngineData, b: EngineData, seed: int) -> Question:
         untold = any(engine.samples and not own for engine, own in ((a, errors_a), (b, errors_b)))
         reason = (WITHOUT_TRANSCRIPT, NO_TRANSCRIPT) if untold else (_NO_SHARED_INPUT,)
         return ask_nothing("wer", "", DEFAULT_THRESHOLD, *reason)
+    if data.spec.is_budgeted and min(len(rounds_of(a)), len(rounds_of(b))) < FEWEST_TO_DECIDE:
+        return ask_nothing("wer", "", DEFAULT_THRESHOLD, _ONE_PROCESS)
     first, second = ([errors[utterance][0] for utterance in shared] for errors in (errors_a, errors_b))
     words = [errors_a[utterance][1] for utterance in shared]
-    return ask_errors("wer", first, second, words, DEFAULT_THRESHOLD, seed)
+    return ask_errors("wer", first, second, words, DEFAULT_THRESHOLD, data.spec.seed)
 
 
 def _errors(engine: EngineData) -> dict[str, tuple[float, int]]:
@@ -150,19 +157,19 @@ def _errors(engine: EngineData) -> dict[str, tuple[float, int]]:
     }
 
 
-def _ask_joules(metric: str, joules: Sequence[dict[int, float]], energy: Energy, reason: str) -> Question:
+def _ask_joules(metric: str, joules: Sequence[dict[int, float]], energy: Energy, rule: Rule, reason: str) -> Question:
     """Ask by the rounds that both engines have; without a meter, the question has no data."""
     if energy.part is None:
-        return ask_nothing(metric, "J", DEFAULT_THRESHOLD, energy.reason, NO_METER)
+        return ask_nothing(metric, "J", DEFAULT_THRESHOLD, energy.reason, energy.code)
     rounds = sorted(joules[0].keys() & joules[1].keys())
     first, second = ([by_round[index] for index in rounds] for by_round in joules)
-    return _ask_ratio(metric, "J", "energy", (first, second), reason)
+    return _ask_ratio(metric, "J", "energy", (first, second), rule, reason)
 
 
 def _ask_ratio(
-    metric: str, unit: str, quantity: Quantity, pairs: tuple[list[float], list[float]], reason: str
+    metric: str, unit: str, quantity: Quantity, pairs: tuple[list[float], list[float]], rule: Rule, reason: str
 ) -> Question:
     """Ask by paired values; where there are none, the question has no data for this reason."""
     if not pairs[0]:
         return ask_nothing(metric, unit, DEFAULT_THRESHOLD, reason)
-    return ask_ratio(metric, unit, quantity, *pairs, DEFAULT_THRESHOLD, paired=True)
+    return ask_ratio(metric, unit, quantity, *pairs, DEFAULT_THRESHOLD, paired=True, rule=rule)

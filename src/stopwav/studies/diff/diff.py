@@ -10,8 +10,9 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record
-from stopwav.stats import DEFAULT_THRESHOLD
+from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Question, answer_all
+from stopwav.studies.budget import verdict_rule
 from stopwav.studies.comparable import (
     Comparable,
     ComparableItem,
@@ -50,6 +51,8 @@ class Diff:
     only_b: tuple[str, ...] = ()
     forced: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    # How the verdicts from rounds are made.
+    rule: Rule = "fixed"
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as `--json` prints it."""
@@ -110,7 +113,10 @@ def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[s
             f"name the {comparable.noun} the same way in both runs"
         )
     pairs = {name: (in_a[name], in_b[name]) for name in shared}
-    items = _compare(comparable, pairs, limits)
+    # Two runs by a fixed plan have as many rounds whatever these said; where a budget or a person ended one, it may be
+    # because of what was seen.
+    rule: Rule = "anytime" if "anytime" in map(verdict_rule, (before, after)) else "fixed"
+    items = _compare(comparable, pairs, limits, rule)
     return Diff(
         a=before.path,
         b=after.path,
@@ -120,6 +126,7 @@ def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[s
         only_b=tuple(name for name in in_b if name not in in_a),
         forced=forced,
         remarks=(*differences(before, after), *_remarks(pairs, items)),
+        rule=rule,
     )
 
 
@@ -191,11 +198,14 @@ def common_utterances(a: ComparableItem, b: ComparableItem) -> list[str] | None:
 
 
 def _compare(
-    comparable: Comparable, pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], limits: Mapping[str, float]
+    comparable: Comparable,
+    pairs: Mapping[str, tuple[ComparableItem, ComparableItem]],
+    limits: Mapping[str, float],
+    rule: Rule,
 ) -> tuple[ItemDiff, ...]:
     """The diff of each item; all their questions are decided together."""
     common = {name: common_utterances(*pair) for name, pair in pairs.items()}
-    asked = {name: list(_questions(comparable, *pair, common[name], limits)) for name, pair in pairs.items()}
+    asked = {name: list(_questions(comparable, *pair, common[name], limits, rule)) for name, pair in pairs.items()}
     answers = iter(answer_all([question for questions in asked.values() for question in questions]))
     return tuple(
         ItemDiff(
@@ -214,16 +224,29 @@ def _questions(
     b: ComparableItem,
     utterances: Sequence[str] | None,
     limits: Mapping[str, float],
+    rule: Rule,
 ) -> Iterator[Question]:
     """The questions about one item; none where it has no utterance in common."""
     if utterances is not None and not utterances:
         return
     chosen = set(utterances or ())
     for metric in comparable.metrics:
-        yield ask_metric(metric, a.values(metric, chosen), b.values(metric, chosen), limits[metric.name])
+        values = a.values(metric, chosen), b.values(metric, chosen)
+        yield ask_metric(metric, *values, limits[metric.name], rule=rule)
+    yield from error_questions(comparable, a, b, utterances or (), limits)
+
+
+def error_questions(
+    comparable: Comparable,
+    a: ComparableItem,
+    b: ComparableItem,
+    utterances: Sequence[str],
+    limits: Mapping[str, float],
+) -> Iterator[Question]:
+    """Yield the question about each error rate, over these utterances."""
     if a.errors is not None and b.errors is not None:
         for rate in comparable.error_rates:
-            errors_a, errors_b = (errors(rate, utterances or ()) for errors in (a.errors, b.errors))
+            errors_a, errors_b = (errors(rate, utterances) for errors in (a.errors, b.errors))
             yield ask_error_rate(rate, errors_a, errors_b, limits[rate])
 
 
@@ -252,14 +275,15 @@ def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]
         ("corpus", _named(first.corpus, "digest"), _named(second.corpus, "digest")),
         ("normaliser", _named(first.normaliser, "version"), _named(second.normaliser, "version")),
     ]
-    rows += _shared(comparable.settings(a), comparable.settings(b), "")
+    rows += shared_settings(comparable.settings(a), comparable.settings(b), "")
     for name in names:
         # An engine that never came up has no settings; that it is missing is said elsewhere.
-        rows += _shared(comparable.item_settings(a, name), comparable.item_settings(b, name), f" of {name}")
+        rows += shared_settings(comparable.item_settings(a, name), comparable.item_settings(b, name), f" of {name}")
     return [visible(f"other {what} ({before} against {after})") for what, before, after in rows if before != after]
 
 
-def _shared(a: Mapping[str, object], b: Mapping[str, object], of: str) -> list[tuple[str, object, object]]:
+def shared_settings(a: Mapping[str, object], b: Mapping[str, object], of: str) -> list[tuple[str, object, object]]:
+    """Return the settings that both know, each with its two values."""
     return [(f"{setting}{of}", a[setting], b[setting]) for setting in a if setting in b]
 
 

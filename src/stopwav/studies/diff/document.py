@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
-from stopwav.report.text import amount_text, effect_text, verdict_text
+from stopwav.report.text import amount_text, counted, effect_text, verdict_text
+from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import WORDS, Change
+from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
 from stopwav.studies.diff.diff import Diff
-from stopwav.studies.diff.gate import Gate
+from stopwav.studies.diff.gate import Gate, RaceFacts
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
@@ -19,26 +22,49 @@ _COLUMNS = (
     Column("b / a [interval]"),
     Column("verdict", "left", fold=True),
 )
-_METHOD = (
-    "unpaired: two separate runs, Welch's t on log round values (WER, CER: paired, by utterance); "
-    "Holm over all rows: 95 % for all of them together"
-)
+# How far the interval of two separate runs reaches, by rule; that of a race is named by the rule alone.
+_UNPAIRED: dict[Rule, str] = {
+    "fixed": "Welch's t on log round values",
+    "anytime": f"log round values, {rule_text('anytime')}",
+}
+_HOLM = "Holm over all rows: 95 % for all of them together"
 
 
 def diff_document(diff: Diff) -> Document:
     """Return where the runs lie, a table per item, why numbers are missing, and a sentence per item."""
-    return _document("diff", diff, (Note(f"a: {diff.a}", quiet=False), Note(f"b: {diff.b}", quiet=False)), ())
+    places = (Note(f"a: {diff.a}", quiet=False), Note(f"b: {diff.b}", quiet=False))
+    return _document("diff", diff, places, (), _unpaired(diff))
 
 
 def gate_document(gate: Gate) -> Document:
     """Return the comparison with the baseline, whether the run holds against it, and which conditions are violated."""
     diff = gate.diff
-    places = (Note(f"a, the baseline: {diff.a}", quiet=False), Note(f"b, the run: {diff.b}", quiet=False))
+    places: tuple[Note, ...] = (
+        Note(f"a, the baseline: {diff.a}", quiet=False),
+        Note(f"b, the run: {diff.b}", quiet=False),
+    )
+    if gate.race is not None:
+        places = (
+            Note(f"a, the baseline: {gate.race.base}", quiet=False),
+            Note(f"b, the change: {gate.race.change}", quiet=False),
+            Note(f"run file: {diff.b} ({gate.race.extent})", quiet=False),
+        )
     outcome = "passed" if gate.passed else "failed"
-    return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)))
+    return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)), _method(gate))
 
 
-def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str]) -> Document:
+def _method(gate: Gate) -> str:
+    if gate.race is None:
+        return _unpaired(gate.diff)
+    how = f"paired by round: a and b took turns in one run; log round values, {rule_text(gate.diff.rule)}"
+    return f"{how} (WER, CER: by utterance); {_HOLM}"
+
+
+def _unpaired(diff: Diff) -> str:
+    return f"unpaired: two separate runs, {_UNPAIRED[diff.rule]} (WER, CER: paired, by utterance); {_HOLM}"
+
+
+def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
     definitions = find_study(diff.study).definitions
     tables = tuple(_table(item.name, item.changes, definitions) for item in diff.items if item.changes)
     remarks = tuple(_remarks(diff))
@@ -47,7 +73,7 @@ def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence
         (
             *places,
             *tables,
-            Note(_METHOD),
+            Note(method),
             Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
@@ -113,4 +139,21 @@ def _conditions(gate: Gate) -> Iterator[str]:
     if gate.undecided:
         verb = "is" if len(gate.undecided) == 1 else "are"
         yield f"{len(gate.undecided)} {verb} undecided, which never fails"
+    if gate.race is not None and gate.race.open:
+        yield f"open: {', '.join(gate.race.open)}; {_remedy(gate.race)}"
     yield f"fails on {', '.join(gate.fail_on)}"
+
+
+def _remedy(race: RaceFacts) -> str:
+    """What should decide the conditions that are open."""
+    if race.more_rounds is None:
+        return "more rounds would not decide: a larger --threshold, or more utterances"
+    rounds = counted(race.more_rounds, "more round")
+    if race.more_s is None or race.total_s is None:
+        return f"{rounds} should decide"
+    return f"{rounds}, about {time_text(race.more_s)} more, should decide: --resume --budget {_budget(race.total_s)}"
+
+
+def _budget(seconds: float) -> str:
+    """A time that --budget takes, rounded up: whole minutes, below one of them tens of seconds."""
+    return f"{10 * math.ceil(seconds / 10)}s" if seconds <= 60 else f"{math.ceil(seconds / 60)}min"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,24 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class RaceFacts:
+    """Baseline and change of a race, which are engines of one run; its rounds and time, and what is still open."""
+
+    base: str
+    change: str
+    # Rounds in which both were measured, and the rounds and time of the run in words.
+    rounds: int
+    extent: str
+    # The conditions asked for that are neither violated nor known to hold.
+    open: tuple[str, ...] = ()
+    # What should decide them: further rounds (None where no number would), the time of these, and that of the whole run
+    # including them (None where the run does not say how long its rounds took).
+    more_rounds: int | None = None
+    more_s: float | None = None
+    total_s: float | None = None
+
+
+@dataclass(frozen=True)
 class Gate:
     """The outcome of a gate: the comparison, the conditions asked for, and which were violated beyond noise."""
 
@@ -51,6 +69,8 @@ class Gate:
     failures: tuple[Failure, ...]
     # (engine, metric) of every verdict that is still open; these never fail.
     undecided: tuple[tuple[str, str], ...]
+    # Of a gate that measured both in one run.
+    race: RaceFacts | None = None
 
     @property
     def passed(self) -> bool:
@@ -64,6 +84,7 @@ class Gate:
             "fail_on": list(self.fail_on),
             "failures": [vars(failure) for failure in self.failures],
             "undecided": [{"name": name, "metric": metric} for name, metric in self.undecided],
+            **({} if self.race is None else {"run": str(self.diff.b), "race": asdict(self.race)}),
             **self.diff.to_json(),
         }
 
@@ -83,11 +104,20 @@ def gate(
     Raises for runs that cannot be compared, unless `force` is given, and for one that is not complete, unless
     `allow_incomplete` is: what it lacks might have failed.
     """
+    check_conditions(fail_on)
+    runs = _read([baseline, run], allow_incomplete)
+    return judge(diff(*runs, threshold=threshold, thresholds=thresholds, force=force), fail_on)
+
+
+def check_conditions(fail_on: Sequence[str]) -> None:
+    """Raise for a condition that there is not."""
     for condition in fail_on:
         if condition not in CONDITIONS:
             raise StopwavError(f"--fail-on {condition!r}: no such condition; there are {', '.join(CONDITIONS)}")
-    runs = _read([baseline, run], allow_incomplete)
-    compared = diff(*runs, threshold=threshold, thresholds=thresholds, force=force)
+
+
+def judge(compared: Diff, fail_on: Sequence[str]) -> Gate:
+    """Return which conditions of `fail_on` the changes violate."""
     return Gate(
         diff=compared,
         fail_on=tuple(fail_on),
@@ -121,7 +151,7 @@ def _violations(compared: Diff) -> Iterator[Failure]:
         yield Failure("missing", name, "", "in the baseline, not in the run")
     for item in compared.items:
         if not item.changes:
-            yield Failure("missing", item.name, "", "no utterance completed in every round of both runs")
+            yield Failure("missing", item.name, "", "no utterance completed in every round of both")
         elif item.lost:
             count = f"{len(item.lost)} utterance{'' if len(item.lost) == 1 else 's'}"
             yield Failure("missing", item.name, "", f"{count} lost that completed in the baseline")

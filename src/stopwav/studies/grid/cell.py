@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from stopwav.record import Record
 from stopwav.studies.audio_input import located, make_audio
 from stopwav.studies.fresh_batches import FreshBatches
 from stopwav.studies.grid.spec import GridSpec
+from stopwav.studies.piece_kinds import Key
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 if TYPE_CHECKING:
@@ -64,16 +65,26 @@ class CellWorkload:
 
     def setup(self) -> Callable[[], object]:
         """Return the call that transcribes the batch, or processes it where the engine gives no text."""
-        from stopwav.engines.protocol import AudioProcessor, Engine
-        from stopwav.engines.registry import make
+        source = located(self.audio)  # before the engine, which may change the folder
+        return cell_call(load_engine(self.engine), self.cell, source, self.seed)
 
-        source = located(self.audio)
-        engine = make(self.engine)
-        if not isinstance(engine, Engine | AudioProcessor):
-            missing = "it has neither transcribe() nor process()"
-            raise StopwavError(f"engine {self.engine!r} takes no batches ({missing}); the grid needs one")
-        audio = make_audio(source, self.cell.duration_s, engine.info.sample_rate_hz, self.seed)
-        return BatchCall(engine, audio, self.cell.batch_size)
+
+def load_engine(name: str) -> Engine | AudioProcessor:
+    """Return an engine that takes batches."""
+    from stopwav.engines.protocol import AudioProcessor, Engine
+    from stopwav.engines.registry import make
+
+    engine = make(name)
+    if not isinstance(engine, Engine | AudioProcessor):
+        missing = "it has neither transcribe() nor process()"
+        raise StopwavError(f"engine {name!r} takes no batches ({missing}); the grid needs one")
+    return engine
+
+
+def cell_call(engine: Engine | AudioProcessor, cell: GridCell, audio: str, seed: int) -> BatchCall:
+    """Return the call of a cell, with its input."""
+    samples = make_audio(audio, cell.duration_s, engine.info.sample_rate_hz, seed)
+    return BatchCall(engine, samples, cell.batch_size)
 
 
 class BatchCall:
@@ -82,6 +93,8 @@ class BatchCall:
     def __init__(self, engine: Engine | AudioProcessor, audio: Audio, size: int) -> None:
         self._engine, self._size = engine, size
         self._batches = FreshBatches(audio, size)
+        # The audio, and the batch that lies ready.
+        self.input_bytes = audio.samples.nbytes * (size + 1)
         # What a trace calls it.
         self.stage = "transcribe" if hasattr(engine, "transcribe") else "process"
         self._method: Callable[[list[Audio]], object] = getattr(engine, self.stage)
@@ -125,11 +138,31 @@ def is_skipped(spec: GridSpec, cell: GridCell) -> bool:
     return spec.triangle and heavy and row > 0 and column > 0
 
 
+def asked_cells(spec: GridSpec) -> list[GridCell]:
+    """Return the cells that are to be measured, row by row."""
+    return [cell for cell in cells_of(spec) if not is_skipped(spec, cell)]
+
+
+def rising_cells(spec: GridSpec) -> list[GridCell]:
+    """Return the cells that are to be measured, in the order of their audio: of what a call of them costs."""
+    return sorted(asked_cells(spec), key=lambda cell: (cell.audio_s, cell.duration_s))
+
+
+def drawn_order(cells: Iterable[GridCell], seed: int, index: int) -> list[GridCell]:
+    """Return cells in the order of a round, drawn by the seed: a drift meanwhile is no trend along an axis then."""
+    order = list(cells)
+    random.Random(f"{seed} {index}").shuffle(order)
+    return order
+
+
 def round_order(spec: GridSpec, index: int) -> list[GridCell]:
-    """Return the cells of one round, shuffled by the seed: a drift meanwhile does not become a trend along an axis."""
-    cells = [cell for cell in cells_of(spec) if not is_skipped(spec, cell)]
-    random.Random(f"{spec.seed} {index}").shuffle(cells)
-    return cells
+    """Return the cells of one round of a fixed plan, in its order."""
+    return drawn_order(asked_cells(spec), spec.seed, index)
+
+
+def own_key(cell: GridCell) -> Key:
+    """Return the key of the pass in which a cell has a process of its own, for its first call and its memory."""
+    return ("own", 0, exact(cell.duration_s), cell.batch_size)
 
 
 def cell_place(cell: GridCell) -> RoundPlace:
@@ -145,3 +178,27 @@ def measurements(record: Record) -> Iterator[tuple[GridCell, Measurement]]:
             rounds.setdefault(GridCell(float(piece.key[2]), int(piece.key[3])), []).append(round_from_piece(piece))
     for cell, stored in rounds.items():
         yield cell, Measurement(str(cell), {}, tuple(stored))
+
+
+def own_rounds(record: Record, cell: GridCell) -> list[Round]:
+    """Return the pass of a cell in a process of its own, where there was one and it completed."""
+    piece = record.find(own_key(cell))
+    return [round_from_piece(piece)] if piece is not None and piece.status == "ok" else []
+
+
+def opened_rounds(record: Record, cell: GridCell, measured: Measurement) -> list[Round]:
+    """Return the rounds of a cell whose process had done nothing before, that of its own pass included."""
+    return [*(round_ for round_ in measured.good if round_.opened), *own_rounds(record, cell)]
+
+
+def lacking_own(record: Record, cells: Iterable[GridCell]) -> list[GridCell]:
+    """Return the cells that were measured, but never by a process that had done nothing before."""
+    measured = dict(measurements(record))
+    return [
+        cell
+        for cell in cells
+        if cell in measured
+        and measured[cell].good
+        and own_key(cell) not in record
+        and not opened_rounds(record, cell, measured[cell])
+    ]

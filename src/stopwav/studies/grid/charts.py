@@ -11,8 +11,8 @@ import altair as alt
 from stopwav.record import Result
 from stopwav.report.chart import TICKS, VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes
-from stopwav.stats import UNDECIDED, side_of
-from stopwav.studies.grid.document import REAL_TIME, GridLayout, cell_text, fit_text, grid_layout, pace_note
+from stopwav.stats import UNDECIDED
+from stopwav.studies.grid.document import GridLayout, cell_text, fit_text, grid_layout, pace_note
 from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
@@ -50,7 +50,7 @@ def _pace_map(layout: GridLayout) -> Chart:
     rows = []
     for place, cell in layout.cells.items():
         rtfx = cell.metrics["rtfx"].value if cell.metrics else None
-        side = ABSENT if rtfx is None else _SIDES[side_of(cell.metrics["rtfx"], REAL_TIME)]
+        side = ABSENT if rtfx is None else _SIDES[str(cell.params["pace"])]
         strength = 0.0 if rtfx is None else abs(math.log10(rtfx))
         rows.append(
             {**_places(*place), "label": cell_text(cell, "rtfx", intervals=False), "side": side, "by": strength}

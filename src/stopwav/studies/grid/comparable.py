@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stopwav.measure.rounds import Measurement
+from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
-from stopwav.studies.grid.cell import GridCell, measurements
+from stopwav.studies.grid.cell import GridCell, measurements, own_rounds
 from stopwav.studies.grid.spec import GridSpec, device_of
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
     measured = {cell: measurement for cell, measurement in measurements(record) if measurement.good}
     rising = sorted(measured, key=lambda cell: (cell.duration_s, cell.batch_size))
-    return {str(cell): _item(cell, measured[cell]) for cell in rising}
+    return {str(cell): _item(cell, measured[cell], own_rounds(record, cell)) for cell in rising}
 
 
-def _item(cell: GridCell, measurement: Measurement) -> ComparableItem:
+def _item(cell: GridCell, measurement: Measurement, opened: list[Round]) -> ComparableItem:
     def values(metric: RoundMetric, utterances: set[str]) -> list[float] | NoValue:
         if metric.name == "rtf":
             return [round_.median_s / cell.audio_s for round_ in measurement.good]
-        peaks = [float(round_.memory.peak_bytes) for round_ in measurement.good if round_.memory]
+        # Where earlier cells left memory in the process, the peak is a bound.
+        rounds = [round_ for round_ in measurement.good if not round_.leftover_bytes]
+        peaks = [float(round_.memory.peak_bytes) for round_ in (*rounds, *opened) if round_.memory]
         return peaks or NoValue("no peak was measured")
 
     return ComparableItem(values, rounds=len(measurement.good))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stopwav.record import Result
+from stopwav.record import Record, Result
 from stopwav.report.document import (
     PAGE,
     TEXT,
@@ -23,14 +23,15 @@ from stopwav.report.document import (
     Table,
 )
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
-from stopwav.stats import UNDECIDED, side_of
+from stopwav.stats import UNDECIDED
+from stopwav.stats.rule import rule_text
+from stopwav.studies.budget import PRECISION, spent_s, time_text
+from stopwav.studies.grid.absence import budget_text
 from stopwav.studies.growth import growth_text, seconds_text
 from stopwav.studies.study import StudyRun
 
 SLOWER = "✗"
 OPEN = "?"
-# Where a recogniser is exactly as fast as the speaker.
-REAL_TIME = 1.0
 
 _FAILED = {"oom": "OOM"}
 _MEMORY = (
@@ -67,7 +68,7 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
     engine = str(run.record.header.spec.get("engine"))
     short = [replace(result, name=result.name.removeprefix(f"{engine} ")) for result in run.results]
     asked = [result for result in short if result.kind == "cell" and not _is_left_out(result)]
-    notes = list(filter(None, (pace_note(layout), _absent_note(layout))))
+    notes = list(filter(None, (pace_note(layout), _open_note(layout, run.record), _absent_note(layout))))
     return Document(
         title=f"Grid of {engine}",
         blocks=(
@@ -118,7 +119,8 @@ def cell_text(result: Result, metric: str, *, intervals: bool = True, scientific
     if estimate.unit == "B":
         over = result.metrics[metric.replace("_bytes", "_over_baseline_bytes")].value
         more = "" if over is None else f" ({'+' if over >= 0 else ''}{format_bytes(over)})"
-        return format_bytes(estimate.value) + more
+        bound = "≤ " if estimate.code == "upper-bound" else ""
+        return bound + format_bytes(estimate.value) + more
     mark = f" {_pace_mark(result)}".rstrip() if metric in ("rtf", "rtfx") else ""
     if scientific and metric != "rtfx":
         return f"{estimate.value:.2E}{mark}"
@@ -127,7 +129,11 @@ def cell_text(result: Result, metric: str, *, intervals: bool = True, scientific
 
 
 def failure_text(result: Result) -> str:
-    """Return how a cell that has no number ended."""
+    """Return how a cell that has no number ended, or when its turn comes."""
+    codes = {warning.code for warning in result.warnings}
+    call_s: Any = result.params.get("call_s")
+    if result.status == "skipped" and call_s is not None:
+        return f"{'no time' if 'budget' in codes else 'next'}, about {time_text(call_s)}"
     return _FAILED.get(result.status, result.status)
 
 
@@ -147,16 +153,36 @@ def pace_note(layout: GridLayout) -> str:
     if OPEN in marks:
         undecided = f"{OPEN} undecided, as the interval includes RTFx 1 or there is none"
         parts.append(f"{undecided}: {marks.count(OPEN)} of {len(marks)} cells; more rounds would decide")
-    return "; ".join(parts) + "." if parts else "Every measured cell is faster than real time (RTFx above 1)."
+    text = "; ".join(parts) if parts else "Every measured cell is faster than real time (RTFx above 1)"
+    rule: Any = layout.measured[0].params["rule"]
+    return f"{text}." if rule == "fixed" else f"{text}; by {rule_text(rule, 0.95)}."
+
+
+def _open_note(layout: GridLayout, record: Record) -> str:
+    """How much more time would settle the cells that are open, and those that are not measured."""
+    if record.header.spec.get("rounds") is not None or not layout.measured:
+        return ""
+    open_cells = [cell for cell in layout.measured if cell.params["more_rounds"] != 0]
+    absent = [cell for cell in layout.cells.values() if cell.params.get("call_s") is not None]
+    times: list[Any] = [*(cell.params["more_s"] for cell in open_cells), *(cell.params["call_s"] for cell in absent)]
+    seconds = sum(time_s for time_s in times if time_s)
+    if not seconds:
+        return ""
+    wide = f"{len(open_cells)} of {len(layout.measured)} cells are undecided or wider than ± {100 * PRECISION:g} %"
+    missing = f"{counted(len(absent), 'cell')} not measured" if absent else ""
+    text = "; ".join(filter(None, (wide if open_cells else "", missing)))
+    budget = budget_text(spent_s(record) + seconds)
+    return f"Still open: {text}. About {time_text(seconds)} more would settle them: --resume --budget {budget}"
 
 
 def _is_left_out(result: Result) -> bool:
-    return any(warning.code == "triangle" for warning in result.warnings)
+    return any(warning.code in ("triangle", "budget") for warning in result.warnings)
 
 
 def _settings_line(engine: str, layout: GridLayout) -> str:
     params: Any = next(iter(layout.cells.values())).params
-    rounds = counted(params["rounds"], "round")
+    counts: list[Any] = sorted({cell.params["rounds"] for cell in layout.measured} or {params["rounds"]})
+    rounds = counted(counts[0], "round") if len(counts) == 1 else f"{counts[0]}–{counts[-1]} rounds"
     return (
         f"{plain(engine, 80)} on {params['device']}, audio {plain(str(params['audio']), 60)}, {rounds}; "
         f"rows: seconds of audio, columns: batch size; [{_interval_name(layout)}]"
@@ -249,7 +275,7 @@ def _place(result: Result) -> tuple[float, int]:
 
 def _pace_mark(result: Result) -> str:
     """Whether a cell is surely slower than real time, or may be."""
-    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[side_of(result.metrics["rtfx"], REAL_TIME)]
+    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[str(result.params["pace"])]
 
 
 def _pace_finding(layout: GridLayout) -> str:
@@ -285,7 +311,8 @@ def _memory_finding(layout: GridLayout) -> list[str]:
     over = cell.metrics[metric.replace("_bytes", "_over_baseline_bytes")].value
     more = "" if over is None else f", {format_bytes(over)} of it over the loaded model"
     where = "on the device" if metric == "peak_reserved_bytes" else "on the host"
-    return [f"It takes up to {format_bytes(value or 0.0)} {where} ({place_text(cell)}){more}"]
+    most = "at most" if cell.metrics[metric].code == "upper-bound" else "up to"
+    return [f"It takes {most} {format_bytes(value or 0.0)} {where} ({place_text(cell)}){more}"]
 
 
 def _failed_finding(layout: GridLayout) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 
 from stopwav.measure.memory import limit_host_memory
@@ -27,11 +29,16 @@ class Probe:
         self._workload.setup()()
 
 
-def find_frontier(spec: GridSpec, record: Record, duration_s: float) -> None:
-    """Probe batches of a duration until the largest that fits is known; each probe is stored at once."""
-    limit_bytes = _limit_bytes(spec)
+def find_frontier(spec: GridSpec, record: Record, duration_s: float, within_s: float = math.inf) -> None:
+    """Probe batches of a duration until the largest that fits is known, or time is up; each probe is stored at once."""
+    limit_bytes, end_s = _limit_bytes(spec), time.monotonic() + within_s
     while (size := next_batch(grid_frontier(record, duration_s), spec.batch_sizes[0])) is not None:
-        outcome = _probe(spec, GridCell(duration_s, size), limit_bytes)
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            return
+        outcome = _probe(spec, GridCell(duration_s, size), limit_bytes, left_s)
+        if outcome.status == "timeout" and left_s < plan_of(spec).time_limit_s:
+            return  # the search ended, and not what a probe may take
         key = ("frontier", exact(duration_s), size)
         record.append(outcome_to_piece(key, outcome, {"memory_limit_bytes": limit_bytes}))
 
@@ -49,8 +56,8 @@ def grid_frontier(record: Record, duration_s: float) -> Frontier:
     return frontier_of([*probed, *cells])
 
 
-def _probe(spec: GridSpec, cell: GridCell, limit_bytes: int | None) -> Outcome:
-    limit_s = plan_of(spec).time_limit_s
+def _probe(spec: GridSpec, cell: GridCell, limit_bytes: int | None, left_s: float) -> Outcome:
+    limit_s = min(plan_of(spec).time_limit_s, left_s)
     factory: Callable[..., object] = Probe
     with FreshProcess(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:
         outcome = process.start(limit_s)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Header, Record, Result, paths_in, read_header
-from stopwav.stats import Estimate, GrowthFit, fit_growth, summarise_rounds
+from stopwav.stats import FEWEST_POINTS, Estimate, GrowthFit, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE
+from stopwav.studies.budget import verdict_rule
 from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.frontier import Frontier, largest_estimate, next_batch
-from stopwav.studies.grid.cell import GridCell, cells_of, is_skipped, measurements
+from stopwav.studies.grid.absence import Absence, absences
+from stopwav.studies.grid.cell import GridCell, cells_of, measurements, opened_rounds
 from stopwav.studies.grid.frontier import grid_frontier
+from stopwav.studies.grid.pace import implausible, more_s, pace_of
 from stopwav.studies.grid.spec import GridSpec, device_of
 from stopwav.studies.grid.traces import trace_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
@@ -23,18 +26,25 @@ from stopwav.studies.stored_rounds import failure_message
 from stopwav.studies.study import check_run, study_of
 
 NO_CUDA = "no CUDA device"
+NO_PEAK = "no peak was measured"
+ALONE = "a larger --budget, or --thorough, gives it a process of its own"
 
 
 def grid_results(record: Record) -> list[Result]:
     """Return a result per cell, row by row, then one per fit, then one per duration whose frontier was searched."""
     spec = GridSpec(**record.header.spec)
     measured = dict(measurements(record))
-    shared = {"audio": spec.audio, "device": device_of(spec), "rounds": spec.rounds}
-    warnings = tuple(_run_warnings(record, spec, measured))
-    cells = [
-        _cell_result(spec, cell, measured.get(cell), shared, (*trace_warnings(record, cell), *warnings))
-        for cell in cells_of(spec)
-    ]
+    shared = {"audio": spec.audio, "device": device_of(spec)}
+    warnings, absent = tuple(_run_warnings(record, spec, measured)), absences(record, spec, measured)
+    suspects = implausible(measured)
+    cells = []
+    for cell in cells_of(spec):
+        if cell in absent:
+            cells.append(_absent_result(spec, cell, absent[cell], shared))
+            continue
+        own = (_implausible(measured[cell]),) if cell in suspects else ()
+        warned = (*own, *trace_warnings(record, cell), *warnings)
+        cells.append(_cell_result(record, cell, measured[cell], shared, warned))
     frontiers = [
         _frontier_result(spec, duration_s, grid_frontier(record, duration_s))
         for duration_s in (spec.durations if spec.frontier else ())
@@ -42,25 +52,40 @@ def grid_results(record: Record) -> list[Result]:
     return [*cells, *growth_results(spec, measured), *frontiers]
 
 
+def _absent_result(spec: GridSpec, cell: GridCell, absence: Absence, shared: Mapping[str, object]) -> Result:
+    params = {**_place(cell), **shared, "rounds": 0, "call_s": absence.call_s}
+    return Result(f"{spec.engine} {cell}", params, "skipped", {}, (absence.caution,), kind="cell")
+
+
 def _cell_result(
-    spec: GridSpec,
+    record: Record,
     cell: GridCell,
-    measured: Measurement | None,
+    measured: Measurement,
     shared: Mapping[str, object],
     warnings: tuple[Caution, ...],
 ) -> Result:
-    params = {"kind": "cell", "duration_s": cell.duration_s, "batch_size": cell.batch_size, **shared}
-    name = f"{spec.engine} {cell}"
-    if measured is None:
-        skipped = is_skipped(spec, cell)
-        reason = Caution("triangle", "left out by --triangle") if skipped else Caution("incomplete", "not measured yet")
-        return Result(name, params, "skipped", {}, (reason,), kind="cell")
     good = measured.good
+    # Of a cell that failed, the rounds that were tried.
+    params = {**_place(cell), **shared, "rounds": len(good) or len(measured.rounds)}
+    metrics: dict[str, Estimate] = {}
     if good:
-        params["engine"] = good[0].facts["engine"]
-    metrics = _metrics(cell, measured) if good else {}
+        pace = pace_of(cell, measured, verdict_rule(record))
+        params |= {"engine": good[0].facts["engine"], "pace": pace.side, "rule": pace.rule}
+        params |= {"more_rounds": pace.more_rounds, "more_s": more_s(measured, pace)}
+        metrics = _metrics(cell, measured, opened_rounds(record, cell, measured))
     all_warnings = (*_failures(measured), *measured.cautions, *warnings)
-    return Result(name, params, measured.status, metrics, all_warnings, kind="cell")
+    return Result(f"{record.header.spec['engine']} {cell}", params, measured.status, metrics, all_warnings, kind="cell")
+
+
+def _implausible(measured: Measurement) -> Caution:
+    """The warning about a cell whose time no honest growth explains, and after how many rounds that is so."""
+    rounds = f"{len(measured.good)} round{'' if len(measured.good) == 1 else 's'}"
+    message = f"does not fit to its neighbours after {rounds}: something else may have run; measure again"
+    return Caution("implausible", message)
+
+
+def _place(cell: GridCell) -> dict[str, object]:
+    return {"kind": "cell", "duration_s": cell.duration_s, "batch_size": cell.batch_size}
 
 
 def _failures(measured: Measurement) -> Iterator[Caution]:
@@ -72,7 +97,8 @@ def _failures(measured: Measurement) -> Iterator[Caution]:
     yield Caution(f"cell-{first.status}", failure_message(first) + whole)
 
 
-def _metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
+def _metrics(cell: GridCell, measured: Measurement, opened: Sequence[Round]) -> dict[str, Estimate]:
+    """The metrics of a cell; `opened` are the rounds whose process began with it."""
     time = measured.time
     rtf = scaled(time, 1 / cell.audio_s)
     return {
@@ -80,9 +106,9 @@ def _metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate]:
         "rtfx": inverse(rtf),
         "batch_time": time,
         **_device_metrics(cell, measured),
-        "first_call_time": _of_rounds(measured, lambda round_: round_.samples.first_s if round_.samples else None, "s"),
-        "load_time": _of_rounds(measured, lambda round_: round_.load_s, "s"),
-        **_memory_metrics(measured),
+        "first_call_time": _of_rounds([round_.samples.first_s for round_ in opened if round_.samples]),
+        "load_time": _of_rounds([round_.load_s for round_ in measured.good if round_.load_s is not None]),
+        **_memory_metrics(measured, opened),
     }
 
 
@@ -103,38 +129,51 @@ def _device_metrics(cell: GridCell, measured: Measurement) -> dict[str, Estimate
     return {"device_rtf": scaled(time, 1 / cell.audio_s), "device_time": time, "host_share": share}
 
 
-def _memory_metrics(measured: Measurement) -> dict[str, Estimate]:
+def _memory_metrics(measured: Measurement, opened: Sequence[Round]) -> dict[str, Estimate]:
     """Four peaks, each absolute and over the loaded model, as the largest over rounds: a peak is no mean."""
-    host = [round_.memory for round_ in measured.good if round_.memory]
-    cuda = [round_.cuda_memory for round_ in measured.good if round_.cuda_memory]
-    note = next((memory.note for memory in host if memory.note), "") or ""
-    metrics = _peaks("host", [(memory.peak_bytes, memory.baseline_bytes) for memory in host], note)
+    rounds = list({id(round_): round_ for round_ in (*measured.good, *opened)}.values())
+    cuda = [round_.cuda_memory for round_ in rounds if round_.cuda_memory]
+    metrics = _host_peaks([round_ for round_ in rounds if round_.memory])
     for kind in ("allocated", "reserved", "device"):
         field = f"{kind}_bytes"
         pairs = [(getattr(memory.peak, field), getattr(memory.baseline, field)) for memory in cuda]
         by = f"by {cuda[0].device_method}, other processes included" if cuda and kind == "device" else ""
-        metrics |= _peaks(kind, pairs, by)
+        metrics |= _peaks(kind, pairs, by, NO_CUDA)
     return metrics
 
 
-def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str) -> dict[str, Estimate]:
-    """The peak and the peak over its baseline, from a pair of both per round."""
+def _host_peaks(rounds: Sequence[Round]) -> dict[str, Estimate]:
+    """The peaks of the host: of rounds with nothing left from other cells; else the least that is surely enough."""
+    exact = [round_.memory for round_ in rounds if round_.memory and not round_.leftover_bytes]
+    note = next((memory.note for memory in exact if memory.note), "") or ""
+    if exact or not rounds:
+        return _peaks("host", [(memory.peak_bytes, memory.baseline_bytes) for memory in exact], note, NO_PEAK)
+    lowest = min(rounds, key=lambda round_: round_.memory.peak_bytes if round_.memory else 0)
+    assert lowest.memory is not None
+    left = f"at most: earlier cells of the process left {lowest.leftover_bytes / 1e6:.0f} MB in it"
+    bounds = _peaks("host", [(lowest.memory.peak_bytes, lowest.memory.baseline_bytes)], f"{left}; {ALONE}", NO_PEAK)
+    return {name: replace(estimate, code="upper-bound") for name, estimate in bounds.items()}
+
+
+def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str, absent: str) -> dict[str, Estimate]:
+    """The peak and the peak over its baseline, from a pair of both per round; without any, why there is none."""
     values = {"": [float(peak) for peak, _ in pairs], "_over_baseline": [float(peak - base) for peak, base in pairs]}
-    return {f"peak_{kind}{suffix}_bytes": _largest(of_rounds, note) for suffix, of_rounds in values.items()}
+    return {f"peak_{kind}{suffix}_bytes": _largest(of_rounds, note, absent) for suffix, of_rounds in values.items()}
 
 
-def _largest(values: Sequence[float], note: str) -> Estimate:
+def _largest(values: Sequence[float], note: str, absent: str) -> Estimate:
     if not values:
-        return Estimate(None, unit="B", note=NO_CUDA)
+        return Estimate(None, unit="B", note=absent)
     # From the smallest to the largest round: not a confidence interval, and said to be none.
     spread = f"largest of {len(values)} rounds, smallest {min(values):.0f}" if len(values) > 1 else ""
     return Estimate(max(values), n=len(values), unit="B", note="; ".join(filter(None, (spread, note))))
 
 
-def _of_rounds(measured: Measurement, value: Callable[[Round], float | None], unit: str) -> Estimate:
-    """The location of a quantity with one value per round."""
-    values = [[number] for round_ in measured.good if (number := value(round_)) is not None]
-    return summarise_rounds(values, unit=unit)
+def _of_rounds(values_s: Sequence[float]) -> Estimate:
+    """The location of a time that each round has once."""
+    if not values_s:
+        return Estimate(None, unit="s", note=f"no process began with this cell; {ALONE}")
+    return summarise_rounds([[value_s] for value_s in values_s], unit="s")
 
 
 def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Caution]:
@@ -160,7 +199,7 @@ def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Me
             "noise", f"how long this engine takes depends on what is said; {_compared_with_speech(record, measured)}"
         )
     if not record.complete:
-        yield Caution("incomplete", "the run stopped early; continue with --resume")
+        yield Caution("incomplete", "the run was stopped; continue with --resume")
 
 
 def _compared_with_speech(record: Record, measured: Mapping[GridCell, Measurement]) -> str:
@@ -222,17 +261,17 @@ def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> R
 
 
 def growth_results(spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Result]:
-    """Yield a result for each row and column with two measured cells or more."""
+    """Yield a result for each row and column with three measured cells or more."""
     times = {cell: measurement.time.value for cell, measurement in measured.items() if measurement.good}
     known = {cell: time for cell, time in times.items() if time}
     for size in spec.batch_sizes:
         axis = _axis("duration", float(size), [(c.duration_s, t) for c, t in known.items() if c.batch_size == size])
-        if len(axis.x) > 1:
+        if len(axis.x) >= FEWEST_POINTS:
             yield _result(spec, axis)
     for duration_s in spec.durations:
         along = [(float(c.batch_size), t) for c, t in known.items() if c.duration_s == duration_s]
         axis = _axis("batch size", duration_s, along)
-        if len(axis.x) > 1:
+        if len(axis.x) >= FEWEST_POINTS:
             yield _result(spec, axis)
 
 

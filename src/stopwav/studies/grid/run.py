@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from functools import partial
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
+from stopwav.stats import FEWEST_POINTS
 from stopwav.studies.audio_input import audio_digest, audio_warnings, input_digests
+from stopwav.studies.budget import FEWEST_ROUNDS, is_finished, open_budget, planned_rounds, store_spent
 from stopwav.studies.digests import engine_digests
-from stopwav.studies.grid.cell import CellWorkload, cell_place, round_order
+from stopwav.studies.grid.cell import (
+    asked_cells,
+    cell_place,
+    lacking_own,
+    measurements,
+    own_key,
+    rising_cells,
+    round_order,
+)
+from stopwav.studies.grid.costs import is_near_limit
 from stopwav.studies.grid.frontier import find_frontier
-from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
-from stopwav.studies.grid.stored_pieces import missing_keys
+from stopwav.studies.grid.round_process import RoundProcess
+from stopwav.studies.grid.schedule import (
+    ONE_CALL_S,
+    OWN_SHARE,
+    Spending,
+    own_passes,
+    spend_rounds,
+    sweep,
+)
+from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
+from stopwav.studies.grid.stored_pieces import has_own_passes, missing_keys
 from stopwav.studies.grid.traces import trace_cells
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
-from stopwav.studies.stored_rounds import take_round
+from stopwav.studies.stored_rounds import round_to_piece, take_visit
 
 
 @study_function(GridSpec, "engine")
 def grid(spec: GridSpec) -> Record:
-    """Return the run of a grid: every cell in `rounds` fresh processes, in an order drawn again for each round.
+    """Return the run of a grid: rounds, each a fresh process that goes through cells in an order drawn for it.
 
-    `audio` is `bundled` speech, `noise`, a file or a folder, cut or repeated to the length. `plan` says how a round is
-    measured; its rounds, limits and seed are those given here. With `traces`, each cell that completed is profiled once
-    more after the sweep, in a pass that no number comes from; its trace is written beside the run file.
+    Without `rounds` it spends `budget_s`: a first sweep over every cell, then rounds over those that are open.
+    `audio` is `bundled` speech, `noise`, a file or a folder, cut or repeated to the length. `plan` says how a visit of
+    a cell is measured; its rounds, limits and seed are those given here. With `traces`, each cell that completed is
+    profiled once more after the sweep, in a pass that no number comes from; its trace is written beside the run file.
     """
+    begun_s = time.monotonic()
     header, same = partial(_header, spec), partial(_is_same, spec)
     with open_record("grid", spec, header, same=same, append=spec.traces) as record:
-        if not record.complete:
-            _run(spec, record)
+        if not is_finished(record, spec):
+            if spec.is_budgeted:
+                _spend(Spending(spec, record, open_budget(spec, record, begun_s)))
+            else:
+                _run(spec, record)
             finish_run(record, missing_keys(record))
         if spec.traces:
             trace_cells(spec, record)
@@ -46,8 +73,9 @@ def _is_same(spec: GridSpec, other: Header) -> bool:
 def _header(spec: GridSpec) -> Header:
     from stopwav.studies.engine_check import check_engine
 
-    if spec.predict_s is not None and len(spec.durations) < 2:
-        raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least two --durations; there is one")
+    if spec.predict_s is not None and len(set(spec.durations)) < FEWEST_POINTS:
+        raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least three --durations")
+    spec.report("checking the engine", 0, 1)
     engine = engine_of(spec)
     # One that is not available is an error before anything is measured.
     inspection = check_engine(engine, spec.time_limit_s)
@@ -61,17 +89,42 @@ def _header(spec: GridSpec) -> Header:
     return make_header("grid", spec, corpus=corpus, digests=digests)
 
 
+def _spend(run: Spending) -> None:
+    """Spend the budget: the sweep, the largest batches where asked for, rounds, and passes that a process has alone."""
+    sweep(run)
+    if run.spec.frontier:
+        for row, duration_s in enumerate(run.spec.durations):
+            run.spec.report("largest batch", row, len(run.spec.durations))
+            # Half of what is left: rounds need time too.
+            find_frontier(run.spec, run.record, duration_s, run.budget.left_s / 2 / (len(run.spec.durations) - row))
+        store_spent(run.record, run.budget)
+    spend_rounds(run, FEWEST_ROUNDS)
+    own_passes(run, OWN_SHARE)
+    spend_rounds(run)
+    own_passes(run)
+
+
 def _run(spec: GridSpec, record: Record) -> None:
     """Measure what is not in the record yet: round by round, each cell once a round."""
-    total = spec.rounds * len(round_order(spec, 0))
-    done = 0
-    for index in range(spec.rounds):
-        for cell in round_order(spec, index):
-            workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
-            take_round(record, cell_place(cell), index, workload, plan_of(spec), device_of(spec))
-            done += 1
-            spec.report("measuring", done, total)
-    if spec.frontier:
-        for row, duration_s in enumerate(spec.durations):
-            spec.report("largest batch", row, len(spec.durations))
-            find_frontier(spec, record, duration_s)
+    plan, cells = plan_of(spec), asked_cells(spec)
+    # A call for memory is not made where a process of its own makes one too.
+    rounds, peaks = planned_rounds(spec.rounds), not has_own_passes(spec)
+    done, total = 0, len(rounds) * len(cells)
+    for index in rounds:
+        with RoundProcess(spec) as process:
+            for cell in round_order(spec, index):
+                spec.report("measuring", done, total)
+                spec.show(record, f"round {index + 1}: {cell}")
+                alone = is_near_limit(spec, record.header.machine, dict(measurements(record)), cell)
+                visit = partial(process.visit, cell, plan, alone=alone, peaks=peaks)
+                take_visit(record, cell_place(cell), index, visit)
+                done += 1
+    spec.report("measuring", done, total)
+    with RoundProcess(spec) as process:
+        for cell in lacking_own(record, rising_cells(spec)) if has_own_passes(spec) else ():
+            spec.show(record, f"{cell} in a process of its own")
+            round_ = process.visit(cell, replace(plan, visit_s=ONE_CALL_S), alone=True)
+            record.append(round_to_piece(own_key(cell), round_))
+    for row, duration_s in enumerate(spec.durations if spec.frontier else ()):
+        spec.report("largest batch", row, len(spec.durations))
+        find_frontier(spec, record, duration_s)

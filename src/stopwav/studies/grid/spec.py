@@ -11,14 +11,15 @@ from stopwav.errors import StopwavError, suggestion
 from stopwav.measure.plan import REPORT, Plan
 from stopwav.profiling.schedule import DETAILS, TraceOptions
 from stopwav.studies.audio_input import BUNDLED
-from stopwav.studies.spec import Option, PythonOnly, StudySpec
+from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.spec import Option, PythonOnly
 
 # Those of the tables that the field knows.
 DURATIONS_S = [1.0, 2.0, 5.0, 8.0, 32.0]
 BATCH_SIZES = [1, 4, 8]
 
 
-class GridSpec(StudySpec):
+class GridSpec(BudgetedSpec):
     """The settings of a grid run."""
 
     engine: Annotated[
@@ -47,7 +48,6 @@ class GridSpec(StudySpec):
     ] = None
     triangle: Annotated[bool, Option("Skip the heavy corner, as SpeechBrain's triangle_only does.")] = False
     frontier: Annotated[bool, Option("Find the largest batch that fits for each duration, by bisection.")] = False
-    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
     time_limit_s: Annotated[float, Option("Seconds that one round of a cell may take.")] = Field(default=300.0, gt=0)
     memory_limit_gb: Annotated[
         float | None, Option("GB of host memory that a process may use before it counts as out of memory.")
@@ -118,7 +118,7 @@ def plan_of(spec: GridSpec) -> Plan:
     limit_bytes = None if spec.memory_limit_gb is None else round(spec.memory_limit_gb * 1e9)
     return replace(
         spec.plan or REPORT,
-        rounds=spec.rounds,
+        rounds=spec.rounds or 1,  # of a budget, any number: each is asked for by itself
         time_limit_s=spec.time_limit_s,
         memory_limit_bytes=limit_bytes,
         seed=spec.seed,

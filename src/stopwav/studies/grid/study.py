@@ -5,7 +5,7 @@ from __future__ import annotations
 from stopwav.studies.grid.comparable import COMPARABLE
 from stopwav.studies.grid.definitions import DEFINITIONS
 from stopwav.studies.grid.document import grid_document
-from stopwav.studies.grid.forecast import forecast, problems
+from stopwav.studies.grid.forecast import forecast, problems, speeds
 from stopwav.studies.grid.results import grid_results
 from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
@@ -30,10 +30,11 @@ STUDY = Study(
     expand=expand_recipe,
     expansion_note=recipe_note,
     forecast=forecast,
+    speeds=speeds,
     problems=problems,
     comparable=COMPARABLE,
     failure_codes=("cell-", "rounds-failed"),
-    skip_codes=("triangle",),
+    skip_codes=("triangle", "budget"),
     followed=("cell",),
     series="grid",
 )

@@ -21,5 +21,4 @@ def _after(record: Record, settings: Mapping[str, Any]) -> None:
 VERB = Verb(
     options={"scientific": Scientific},
     after=_after,
-    shorter=("--durations", "--batch-sizes"),
 )

@@ -16,7 +16,7 @@ from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names
-from stopwav.studies.latency.results import is_untrained, needs_transcript, rests_on_text
+from stopwav.studies.latency.results import engine_pieces, is_untrained, needs_transcript, rests_on_text
 from stopwav.studies.latency.stream_facts import StreamFacts
 from stopwav.studies.latency.stream_table import Flags, StreamTable, stream_tables
 
@@ -65,10 +65,10 @@ def compared_engine(record: Record, name: str) -> ComparedEngine:
     table = stream_tables(record)[name]
     streamed: dict[int, int] = {}
     processes = []
-    for piece in record.pieces:
-        if piece.key[2] == name and piece.key[0] == "stream":
+    for piece in engine_pieces(record, name):
+        if piece.key[0] == "stream":
             streamed[int(piece.key[1])] = streamed.get(int(piece.key[1]), 0) + 1
-        elif piece.key[2] == name:
+        else:
             processes.append(piece)
     complete = [index for index, count in streamed.items() if count >= len(table.utterances)]
     return ComparedEngine(
@@ -140,9 +140,7 @@ def _item(engine: ComparedEngine) -> ComparableItem:
 def _engine_settings(record: Record, name: str) -> dict[str, object]:
     """Precision, device and chunk size that an engine ran with, as far as the run knows them."""
     settings: dict[str, object] = {}
-    for piece in record.pieces:
-        if piece.key[2] != name:
-            continue
+    for piece in engine_pieces(record, name):
         if piece.key[0] == "load" and "engine" in piece.data:
             engine = piece.data["engine"]
             settings.setdefault("precision", engine.get("precision"))

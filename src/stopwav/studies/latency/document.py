@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
+from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Record, Result
 from stopwav.report.document import (
     Block,
     Cell,
@@ -27,6 +28,7 @@ from stopwav.report.document import (
 from stopwav.report.text import (
     change_estimate,
     counted,
+    effect_text,
     format_bytes,
     format_interval,
     format_number,
@@ -35,15 +37,15 @@ from stopwav.report.text import (
     missing,
     verdict_text,
 )
-from stopwav.stats import UNDECIDED, Estimate, minimum_count
+from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
+from stopwav.stats.rule import rule_text
 from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
-from stopwav.studies.latency.explain import Explanation, Gain
-from stopwav.studies.latency.metrics import SAID
+from stopwav.studies.latency.explain import Explanation, Gain, explanation_reasons
+from stopwav.studies.latency.missing_reasons import missing_reasons
+from stopwav.studies.latency.pairs import EngineVerdict, EngineVerdicts, more_time
 from stopwav.studies.study import StudyRun
 
-# Where the count stands in a reason; no note holds it.
-_COUNT = "\0"
 CAUSES = {
     "waiting": "waiting for audio",
     "queue": "queueing",
@@ -56,14 +58,17 @@ def latency_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tables with why numbers are missing, what would help, and a sentence per engine."""
     results = run.results
     explanation: Any = run.extras.get("explanation")
+    verdicts: Any = run.extras.get("verdicts")
     # Of an explained run, the settings that were tried have a table of their own.
     shown = results if explanation is None else results[:1]
     findings = [latency_finding(result) for result in shown]
     if explanation is not None:
-        findings.append(explanation_finding(explanation))
+        findings.append(explanation_finding(explanation, partial(more_time, run.record)))
+    if verdicts is not None:
+        findings += [verdict_finding(verdicts.base, verdict, run.record) for verdict in verdicts.verdicts]
     return Document(
         title=f"Latency of {listed([result.name for result in shown])}",
-        blocks=_page_blocks(run, explanation) if detail.page else tuple(_text_blocks(shown, explanation)),
+        blocks=tuple((_page_blocks if detail.page else _text_blocks)(run, explanation, verdicts)),
         findings=tuple(findings),
         record=run.record,
         warned=tuple(results),
@@ -80,7 +85,18 @@ def latency_finding(result: Result) -> str:
     return f"{result.name}: {_pace(result)}; {_wait(result)}{_causes(result)}"
 
 
-def explanation_finding(explanation: Explanation) -> str:
+def verdict_finding(base: str, verdict: EngineVerdict, record: Record) -> str:
+    """Return which of two engines is faster, or what would decide it."""
+    felt, title = verdict.felt, definition_of(verdict.felt.metric).title
+    if felt.verdict in ("faster", "slower"):
+        return f"{verdict.engine} is {felt.verdict} than {base}: {title} {effect_text(felt)} ×"
+    same = f"{verdict.engine} and {base}: {title} {felt.verdict}"
+    if felt.verdict != "undecided" or felt.more_rounds is None:
+        return same
+    return f"{same} ({counted(felt.more_rounds, 'more round')}{more_time(record, felt.more_rounds)})"
+
+
+def explanation_finding(explanation: Explanation, more_time: Callable[[int], str] = lambda rounds: "") -> str:
     """Return what to do, in a sentence; a setting is said to help only where that is shown beyond noise."""
     gains = explanation.gains
     if not gains:
@@ -91,7 +107,7 @@ def explanation_finding(explanation: Explanation) -> str:
     undecided = [gain.felt.more_rounds for gain in gains if gain.felt.verdict == "undecided"]
     more = max((rounds for rounds in undecided if rounds is not None), default=None)
     rest = f"; {len(undecided)} undecided" if undecided else ""
-    rest += f" ({more} more rounds should decide)" if more is not None else ""
+    rest += f" ({more} more rounds should decide{more_time(more)})" if more is not None else ""
     rest += f"; {len(explanation.unranked)} not ranked" if explanation.unranked else ""
     if helping:
         verb = "shortens" if len(helping) == 1 else "shorten"
@@ -136,14 +152,33 @@ def _causes(result: Result) -> str:
     return f"{final}; of that wait {', '.join([f'{first[0]} is {first[1]}', *map(' '.join, others)])}"
 
 
-def _text_blocks(results: Sequence[Result], explanation: Explanation | None) -> Iterator[Block]:
-    measured = [result for result in results if result.metrics]
+def _text_blocks(run: StudyRun, explanation: Explanation | None, verdicts: EngineVerdicts | None) -> Iterator[Block]:
+    shown = run.results if explanation is None else run.results[:1]
+    measured = [result for result in shown if result.metrics]
     if measured:
         yield Note(_settings_line(measured[0]), quiet=False)
         yield _numbers(measured)
-        yield Missing(tuple(_missing_reasons(measured)))
+        yield Missing(tuple(missing_reasons(measured)))
     if explanation is not None:
         yield from _explanation_blocks(explanation, f"What would help {explanation.base}")
+    if verdicts is not None:
+        yield from _verdict_blocks(verdicts, f"Against {verdicts.base}")
+
+
+def _verdict_blocks(verdicts: EngineVerdicts, title: str) -> Iterator[Block]:
+    felt = verdicts.verdicts[0].felt
+    quantities = (definition_of(felt.metric).title, definition_of("rtf").title)
+    columns = [Column("engine", "left", fold=True)]
+    for quantity in quantities:
+        columns += [Column(f"{quantity}, ×"), Column("verdict", "left", fold=True)]
+    rows = []
+    for verdict in verdicts.verdicts:
+        changes = [
+            text for change in (verdict.felt, verdict.rtf) for text in (_change(change)[0], verdict_text(change))
+        ]
+        rows.append(Row(tuple(map(Cell, (verdict.engine, *changes)))))
+    yield Table(tuple(columns), tuple(rows), title=title)
+    yield Note(f"×: relative to {verdicts.base}, paired by round; Holm over all verdicts; {felt.rule_text}")
 
 
 def _settings_line(result: Result) -> str:
@@ -187,47 +222,23 @@ def _cell(result: Result, metric: str) -> Cell:
     return Cell(format_interval(estimate, *shown), format_value(estimate, *shown), source)
 
 
-def _missing_reasons(results: Sequence[Result]) -> Iterator[str]:
-    """Why numbers and intervals of the table are missing, each reason once with the rows that it is about."""
-    counts: dict[str, list[int]] = {}
-    labels: dict[str, dict[str, None]] = {}
-    for _, metrics in shown_sections(results):
-        for metric, unit in metrics.items():
-            for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
-                if estimate.low is None and estimate.note and estimate.code not in SAID:
-                    reason, count = _reason(estimate, metric)
-                    counts.setdefault(reason, []).append(count)
-                    labels.setdefault(reason, {})[label_of(metric, unit)] = None
-    for reason, about in labels.items():
-        low, high = min(counts[reason]), max(counts[reason])
-        shown = str(low) if low == high else f"{low}–{high}"
-        yield f"{reason.replace(_COUNT, shown)}: {'; '.join(about)}"
-
-
-def _reason(estimate: Estimate, metric: str) -> tuple[str, int]:
-    """The reason, with a mark in the place of its count, and the count, in which alone many reasons differ."""
-    if estimate.effective_n is None and estimate.code != "too-few":
-        return estimate.note, 0
-    percent = metric.rpartition("_p")[2]
-    needed = minimum_count(int(percent) / 100)
-    if estimate.effective_n is None:
-        return f"needs {needed} events, has {_COUNT}", estimate.n
-    return f"effective n {_COUNT}; a P{percent} interval needs {needed}", estimate.effective_n
-
-
 def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]:
     if explanation.gains:
         yield _long_table(explanation, title)
         yield _wide_table(explanation, title)
     yield Note(
         f"wait: change of {definition_of(explanation.felt).title}; ALGO: the algorithm's part of that change, by "
-        "definition; ×: chunk latency relative to the engine as it is; paired by round, Student's t on log ratios "
-        "(WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together"
+        "definition; ×: chunk latency relative to the engine as it is; paired by round, log ratios "
+        f"({_rule(explanation)}; WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together"
     )
-    reasons = tuple(_explanation_reasons(explanation))
+    reasons = tuple(explanation_reasons(explanation))
     if reasons:
         yield Missing(reasons, media=("terminal", "page"))
         yield Lines("Not measured, not ranked, or without a verdict", reasons, media=("markdown",))
+
+
+def _rule(explanation: Explanation) -> str:
+    return rule_text(next((gain.felt.rule for gain in explanation.gains if gain.felt.rule), "fixed"))
 
 
 def _long_table(explanation: Explanation, title: str) -> Table:
@@ -275,20 +286,7 @@ def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
     return format_interval(change_estimate(change), scale), "" if change.value is None else change.verdict
 
 
-def _explanation_reasons(explanation: Explanation) -> Iterator[str]:
-    """Why settings were not tried and why numbers are missing, each reason once."""
-    for left_out in explanation.left_out:
-        yield f"{left_out.title}: {left_out.setting}: {left_out.reason}"
-    reasons: dict[str, dict[str, None]] = {}
-    for gain in explanation.gains:
-        for change in (gain.felt, gain.lag_p95, gain.lag_p50, gain.wer):
-            if change.note and change.code != UNTRAINED:
-                reasons.setdefault(change.note, {})[definition_of(change.metric).title] = None
-    for reason, titles in reasons.items():
-        yield f"{reason}: {'; '.join(titles)}"
-
-
-def _page_blocks(run: StudyRun, explanation: Explanation | None) -> tuple[Block, ...]:
+def _page_blocks(run: StudyRun, explanation: Explanation | None, verdicts: EngineVerdicts | None) -> tuple[Block, ...]:
     results, view = run.results, run.view
     sections = [Section("At a glance", (_glance(results), Note(_GLANCE_NOTE)))]
     if explanation is not None:
@@ -303,6 +301,8 @@ def _page_blocks(run: StudyRun, explanation: Explanation | None) -> tuple[Block,
     if view["waterfall"] or view["positions"]["points"]:
         sections.append(Section("Why a word takes so long, and where", (Figures((("waterfall",), ("positions",))),)))
     sections.append(Section("The numbers", (_numbers(results),)))
+    if verdicts is not None:
+        sections.append(Section(f"Against {verdicts.base}", tuple(_verdict_blocks(verdicts, ""))))
     if view["distributions"]:
         figures = Figures((("histogram-*", "ecdf-*"),), layout="grid")
         sections.append(Section("What the machine does with each chunk", (Note(_SPREAD_NOTE), figures)))

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from stopwav.errors import StopwavError
-from stopwav.record import Record
+from stopwav.record import UNTRAINED, Record
 from stopwav.speech.latency import algorithmic_latency
-from stopwav.stats import DEFAULT_THRESHOLD
+from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Question, answer_all
-from stopwav.studies.comparable import NoValue, RoundMetric, ask_error_rate, ask_metric
+from stopwav.studies.budget import verdict_rule
+from stopwav.studies.comparable import RoundMetric, ask_error_rate
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.comparable import (
     WER,
     ComparedEngine,
     compared_engine,
     errors_by_utterance,
-    values_by_round,
 )
+from stopwav.studies.latency.definitions import definition_of
+from stopwav.studies.latency.pairs import EnginePair, ask_pair, felt_metric, pair_engines, time_metric
 from stopwav.studies.latency.spec import TriedKnob
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import check_run, study_of
 
-# What a listener feels: word latency or, where no words are timed, the wait of the sample that waits longest; its P50
-# where a round has too few chunks for a P95.
-_FELT = ("word_latency_p50", "longest_wait_p95", "longest_wait_p50")
 # Untrained weights that wrote a third more made 7 % more calls in a beam search, which is a part of a chunk's time: a
 # fifth moves that time by little more than the threshold of a verdict.
 RATE_TOLERANCE = 0.2
@@ -112,16 +111,6 @@ class Explanation:
         }
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """The base and the engine with one setting changed, in the rounds and utterances that both have."""
-
-    setting: str
-    a: ComparedEngine
-    b: ComparedEngine
-    utterances: tuple[str, ...]
-
-
 def tried_knobs(engines: list[str], time_limit_s: float = 0.0) -> list[TriedKnob]:
     """Return the settings that an engine offers, each with the engine that has it, or why it is not tried here."""
     from stopwav.studies.engine_check import offered_settings
@@ -162,36 +151,43 @@ def _explain(record: Record) -> Explanation:
     name, *others = engine_names(record.header.spec["engines"])
     base = compared_engine(record, name)
     remaining = iter(others)
-    pairs, left_out = [], []
+    pairs: list[tuple[str, EnginePair]] = []
+    left_out: list[LeftOut] = []
     for knob in knobs:
         if knob.engine is None:
             left_out.append(LeftOut(knob.setting, knob.unavailable, "unavailable"))
             continue
         other = next(remaining)
-        pair = _pair(knob.setting, base, compared_engine(record, other))
+        pair = pair_engines(base, compared_engine(record, other))
         if not pair.utterances:
             left_out.append(LeftOut(knob.setting, _failure(record, name, other), "failed"))
         elif reason := _other_rate(pair):
             left_out.append(LeftOut(knob.setting, reason, "other-rate"))
         else:
-            pairs.append(pair)
-    felt = _felt(pairs)
-    return Explanation(name, felt.name, ranked(_gains(pairs, felt)), tuple(left_out), _words_per_s(base))
+            pairs.append((knob.setting, pair))
+    felt = felt_metric([pair for _, pair in pairs])
+    return Explanation(
+        name, felt.name, ranked(_gains(pairs, felt, verdict_rule(record))), tuple(left_out), _words_per_s(base)
+    )
+
+
+def explanation_reasons(explanation: Explanation) -> Iterator[str]:
+    """Yield why settings were not tried and why numbers are missing, each reason once."""
+    for left_out in explanation.left_out:
+        yield f"{left_out.title}: {left_out.setting}: {left_out.reason}"
+    reasons: dict[str, dict[str, None]] = {}
+    for gain in explanation.gains:
+        for change in (gain.felt, gain.lag_p95, gain.lag_p50, gain.wer):
+            if change.note and change.code != UNTRAINED:
+                reasons.setdefault(change.note, {})[definition_of(change.metric).title] = None
+    for reason, titles in reasons.items():
+        yield f"{reason}: {'; '.join(titles)}"
 
 
 def ranked(gains: Iterable[Gain]) -> tuple[Gain, ...]:
     """Return the gains by what a listener feels: those that are shown to help, those that are not, those that hurt."""
     tiers = {"faster": 0, "slower": 2}
     return tuple(sorted(gains, key=lambda gain: (tiers.get(gain.felt.verdict, 1), gain.felt_s or 0.0)))
-
-
-def _pair(setting: str, a: ComparedEngine, b: ComparedEngine) -> _Pair:
-    """Both engines, cut to the rounds that both have: round i of one is paired with round i of the other."""
-    rounds = sorted(set(a.rounds) & set(b.rounds))
-    a, b = (replace(engine, rounds=rounds) for engine in (a, b))
-    transcripts = b.transcripts
-    common = (name for name, text in a.transcripts.items() if name in transcripts and transcripts[name] == text)
-    return _Pair(setting, a, b, tuple(common))
 
 
 def _failure(record: Record, base: str, other: str) -> str:
@@ -213,7 +209,7 @@ def _words_per_s(engine: ComparedEngine, utterances: Sequence[str] | None = None
     return sum(len(engine.table.texts[stream].text.split()) for stream in chosen) / audio_s
 
 
-def _other_rate(pair: _Pair) -> str:
+def _other_rate(pair: EnginePair) -> str:
     """Why two untrained engines did not do the same work, or "": their rates differ by more than the tolerance."""
     a, b = (_words_per_s(engine, pair.utterances) for engine in (pair.a, pair.b))
     if a is None or b is None or abs(b - a) <= RATE_TOLERANCE * a:
@@ -225,40 +221,22 @@ def _other_rate(pair: _Pair) -> str:
     )
 
 
-def _felt(pairs: Sequence[_Pair]) -> RoundMetric:
-    """The metric that all settings can be ranked by."""
-    for metric in map(_time, _FELT):
-        chosen = [(engine, set(pair.utterances)) for pair in pairs for engine in (pair.a, pair.b)]
-        if not any(isinstance(values_by_round(engine, metric, names), NoValue) for engine, names in chosen):
-            return metric
-    return _time(_FELT[-1])
-
-
-def _time(name: str) -> RoundMetric:
-    return RoundMetric(name, "s", "time")
-
-
-def _gains(pairs: Sequence[_Pair], felt: RoundMetric) -> list[Gain]:
-    metrics = (felt, _time("chunk_lag_p95"), _time("chunk_lag_p50"))
-    asked = [[*(_ask(pair, metric) for metric in metrics), _ask_wer(pair)] for pair in pairs]
+def _gains(pairs: Sequence[tuple[str, EnginePair]], felt: RoundMetric, rule: Rule) -> list[Gain]:
+    metrics = (felt, time_metric("chunk_lag_p95"), time_metric("chunk_lag_p50"))
+    asked = [[*(ask_pair(pair, metric, rule) for metric in metrics), _ask_wer(pair)] for _, pair in pairs]
     answers = iter(answer_all([question for questions in asked for question in questions]))
     return [
         Gain(
-            pair.setting,
+            setting,
             _algorithmic_s(pair.b) - _algorithmic_s(pair.a),
             *(next(answers) for _ in questions),
             words_per_s=_words_per_s(pair.b),
         )
-        for pair, questions in zip(pairs, asked, strict=True)
+        for (setting, pair), questions in zip(pairs, asked, strict=True)
     ]
 
 
-def _ask(pair: _Pair, metric: RoundMetric) -> Question:
-    a, b = (values_by_round(engine, metric, set(pair.utterances)) for engine in (pair.a, pair.b))
-    return ask_metric(metric, a, b, DEFAULT_THRESHOLD, paired=True)
-
-
-def _ask_wer(pair: _Pair) -> Question:
+def _ask_wer(pair: EnginePair) -> Question:
     a, b = (errors_by_utterance(engine, WER, pair.utterances) for engine in (pair.a, pair.b))
     return ask_error_rate(WER, a, b, DEFAULT_THRESHOLD)
 

@@ -9,14 +9,16 @@ from statistics import median
 from stopwav.measure.plan import Plan
 from stopwav.measure.sampler import MIN_WARMUP_CALLS
 from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.stored_trace import trace_from_json
+from stopwav.studies.budget import time_text
 from stopwav.studies.forecast import (
     ASSUMED_LOAD_S,
     ASSUMED_RTF,
     Forecast,
     assumption,
-    earlier_runs,
+    earlier_speed,
     engine_problems,
     lengths_of,
     measured_basis,
@@ -26,8 +28,13 @@ from stopwav.studies.latency.spec import LatencySpec
 
 
 def forecast(spec: LatencySpec) -> Forecast:
-    """Return the sum over engines and rounds of load, first stream, warm-up, every stream, and the memory pass."""
+    """Return the budget, or of a fixed plan the sum over engines and rounds.
+
+    A round is load, first stream, warm-up, every stream, and the memory pass.
+    """
     corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
+    if spec.rounds is None:
+        return Forecast(spec.total_s, (f"the budget of {time_text(spec.total_s)}: less where that is enough",))
     count, mean_s, longest_s = lengths_of(corpus, spec.limit)
     audio_s = count * mean_s
     basis = [f"{audio_s:.0f} s of audio in {count} utterance{'s' if count > 1 else ''}, rounds: {spec.rounds}"]
@@ -37,7 +44,7 @@ def forecast(spec: LatencySpec) -> Forecast:
         basis.append(f"settings that {engines[0]} offers to try: {len(engines) - 1}")
     total_s, assumed = 0.0, []
     for engine in dict.fromkeys(engines):
-        earlier = _earlier_speed(engine, spec.save)
+        earlier = earlier_speed(engine, spec.save, "latency")
         rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")
         if earlier:
             basis.append(measured_basis(engine, rtf, load_s, run))
@@ -55,22 +62,18 @@ def forecast(spec: LatencySpec) -> Forecast:
 
 def problems(spec: LatencySpec) -> Iterator[tuple[str, str]]:
     """Yield what would stop a run of these settings at once."""
-    yield from engine_problems("engines", spec.engines, spec.time_limit_s)
+    yield from engine_problems("engines", spec.engines, spec.time_limit_s, streaming=True)
 
 
-def _earlier_speed(engine: str, folder: Path) -> tuple[float, float, str] | None:
-    """Real-time factor and load time of the engine, and the run in which they were measured."""
-    # A run that explains has engines that its settings do not name.
-    runs = earlier_runs(
-        folder, "latency", lambda header: engine in header.spec.get("engines", ()) or bool(header.spec.get("explain"))
-    )
-    for record in runs:
-        pieces = [piece for piece in record.pieces if piece.status == "ok" and piece.key[2] == engine]
+def speeds(record: Record) -> dict[str, tuple[float, float]]:
+    """Return the real-time factor over all streams and the load time of each engine."""
+    measured = {}
+    for engine in dict.fromkeys(str(key[2]) for key in record.keys if key[0] == "load"):
+        pieces = [piece for piece in record.pieces if piece.status == "ok" and engine in piece.key[2:3]]
         rtf = _rtf([piece for piece in pieces if piece.key[0] == "stream"])
-        loads_s = [float(piece.data["load_s"]) for piece in pieces if piece.key[0] == "load"]
-        if rtf is not None and loads_s:
-            return rtf, median(loads_s), record.path.name
-    return None
+        if rtf is not None:
+            measured[engine] = (rtf, median(float(piece.data["load_s"]) for piece in pieces if piece.key[0] == "load"))
+    return measured
 
 
 def _rtf(streams: list[Piece]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
 from stopwav.stats import Estimate
+from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics
@@ -22,7 +24,7 @@ def latency_results(record: Record) -> list[Result]:
     tables = stream_tables(record)
     results = []
     for name, table in tables.items():
-        pieces = [piece for piece in record.pieces if piece.key[2] == name]
+        pieces = engine_pieces(record, name)
         failed = [piece for piece in pieces if piece.key[0] == "stream" and piece.status != "ok"]
         failures = failed_utterances("stream", ((str(piece.key[3]), piece) for piece in failed))
         results.append(
@@ -43,7 +45,7 @@ def latency_texts(run: StudyRun) -> list[RecognisedText]:
     utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
     texts = []
     for name, table in stream_tables(record).items():
-        pieces = [piece for piece in record.pieces if piece.key[2] == name]
+        pieces = engine_pieces(record, name)
         completed = iter(table.texts)
         attempts = []
         for piece in pieces:
@@ -57,6 +59,11 @@ def latency_texts(run: StudyRun) -> list[RecognisedText]:
                 attempts.append(Attempt(utterance, None, f"{piece.status}: {piece.message}"))
         texts += recognised_texts(name, attempts, untrained=is_untrained(pieces))
     return texts
+
+
+def engine_pieces(record: Record, name: str) -> list[Piece]:
+    """Return the pieces of one engine; those about time spent are of none."""
+    return [piece for piece in record.pieces if piece.key[0] != SPENT and piece.key[2] == name]
 
 
 def is_untrained(pieces: Iterable[Piece]) -> bool:
@@ -103,7 +110,7 @@ def _params(record: Record, pieces: Sequence[Piece], table: StreamTable) -> dict
         "words": sum(len(table.utterances[position].words) for position in table.utterance[first_round]),
         "chunk_s": table.algorithm_s[0] if table.algorithm_s else None,
         "pace": header.spec["pace"],
-        "rounds": header.spec["rounds"],
+        "rounds": len(set(table.round.tolist())),
         "normaliser": "{name} {version}".format(**header.normaliser),
     }
 
@@ -132,6 +139,13 @@ def _warnings(record: Record, pieces: Sequence[Piece], table: StreamTable) -> li
         count = "1 utterance has" if len(untimed) == 1 else f"{len(untimed)} utterances have"
         warnings.append(Caution("no-word-times", f"{count} no word times, so no word latency"))
     if not record.complete:
-        message = "the run is not complete; continue it with the same command and --resume"
+        message = f"the run was stopped before it was complete; continue it with the same command and {_more(record)}"
         warnings.append(Caution("incomplete", message))
     return list(dict.fromkeys(warnings))
+
+
+def _more(record: Record) -> str:
+    """The options that continue a run: one with a budget may have spent it."""
+    if record.header.spec.get("rounds") is not None:
+        return "--resume"
+    return f"--resume; if its --budget is spent, with --budget {math.ceil((spent_s(record) + BUDGET_S) / 60)}min"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
-from stopwav.speech.corpus import load_corpus
-from stopwav.speech.utterance import Corpus
+from stopwav.studies.budget import SWEEP_SHARE, Budget, is_finished, open_budget, store_spent
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
+from stopwav.studies.latency.opening import Opening
+from stopwav.studies.latency.schedule import LatencySchedule
+from stopwav.studies.latency.selection import aligned, choose_utterances, draw, stream_cost
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.stored_pieces import missing_keys
-from stopwav.studies.latency.streams import EngineRound
+from stopwav.studies.latency.streams import BudgetSpentError, EngineRound, OpenedEngine
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
@@ -25,17 +25,24 @@ from stopwav.studies.spec import make_header, study_function
 
 @study_function(LatencySpec, "engines")
 def latency(spec: LatencySpec) -> Record:
-    """Return the run of a latency study: every engine streams every utterance, in `rounds` fresh processes each.
+    """Return the run of a latency study: every engine streams every utterance, in a fresh process each round.
 
-    With `explain`, one engine is measured together with itself under each setting that it offers to try, all
-    interleaved; `stopwav.explanation(record)` says what each setting gains.
+    Rounds are as many as `rounds` says, or as the budget has time for. With `explain`, one engine is measured together
+    with itself under each setting that it offers to try, all interleaved; `stopwav.explanation(record)` says what each
+    setting gains.
     """
+    begun_s = time.monotonic()
     if spec.explain:
         knobs = tried_knobs(spec.engines, spec.time_limit_s)
         spec = spec.model_copy(update={"knobs": knobs, "engines": with_knobs(spec.engines, knobs)})
-    with open_record("latency", spec, partial(_header, spec), same=partial(_is_same, spec)) as record:
-        if not record.complete:
-            _run(spec, record)
+    with (
+        Opening() as opening,
+        open_record("latency", spec, partial(_header, spec, opening, begun_s), same=partial(_is_same, spec)) as record,
+    ):
+        if not is_finished(record, spec):
+            budget = open_budget(spec, record, begun_s)
+            run = _run_budget if spec.is_budgeted else _run_plan
+            run(_bounded(spec), record, budget, opening.engines)
             finish_run(record, missing_keys(record))
     return record
 
@@ -45,18 +52,34 @@ def _is_same(spec: LatencySpec, other: Header) -> bool:
     return {"knobs": None, **other.spec} == spec.stored()
 
 
-def _header(spec: LatencySpec) -> Header:
+def _bounded(spec: LatencySpec) -> LatencySpec:
+    """The settings to measure with: no single utterance may take longer than the first sweep."""
+    return spec.model_copy(update={"time_limit_s": min(spec.time_limit_s, SWEEP_SHARE * spec.total_s)})
+
+
+def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
     from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
     from stopwav.studies.engine_check import check_engines
 
-    # One that is not available is an error before anything is measured.
-    inspections = check_engines(spec.engines, spec.time_limit_s)
-    corpus = _prepare_corpus(spec)
+    spec.report("checking engines", 0, 1)
+    inspections = check_engines(spec.engines, spec.time_limit_s, streaming=True)
+    spec.report("checking engines", 1, 1)
+    drawn = draw(spec)
+    budget = Budget(spec.total_s, time.monotonic() - begun_s)
+    opening.load(_bounded(spec), drawn.utterances[0], budget)
+    corpus, digest = drawn, drawn.digest
+    if spec.is_budgeted:
+        corpus = choose_utterances(spec, drawn, stream_cost(spec, opening.engines.values()), budget)
+    else:
+        corpus = aligned(spec, drawn)
+    if len(corpus.utterances) == len(drawn.utterances):
+        digest = corpus.digest
     return make_header(
         "latency",
         spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
-        corpus=corpus_to_json(corpus, corpus.utterances),
+        # Runs of one corpus have one digest, however many utterances a budget had time for.
+        corpus={**corpus_to_json(corpus, corpus.utterances), "digest": digest},
         digests={
             **engine_digests(spec.engines, inspections),
             **audio_digests(corpus.utterances, spec.progress),
@@ -64,38 +87,72 @@ def _header(spec: LatencySpec) -> Header:
     )
 
 
-def _prepare_corpus(spec: LatencySpec) -> Corpus:
-    """The utterances to stream, in an order drawn by seed, each with the times of its words where they are known."""
-    from stopwav.speech.align import align_corpus
-
-    corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
-    # Drawn over the whole corpus: the first N of a sorted one are all alike.
-    drawn = list(corpus.utterances)
-    random.Random(spec.seed).shuffle(drawn)
-    chosen = replace(corpus, utterances=tuple(drawn[: spec.limit]))
-    return align_corpus(chosen, progress=partial(spec.report, "aligning words"))
-
-
-def _run(spec: LatencySpec, record: Record) -> None:
-    """Stream what is not in the record yet, the engines taking turns utterance by utterance."""
-    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
-    longest = max(utterances, key=duration_s)
+def _run_plan(spec: LatencySpec, record: Record, budget: Budget, opened: Mapping[str, OpenedEngine]) -> None:
+    """Stream what is not in the record yet, in every round of a fixed plan."""
+    assert spec.rounds is not None
     names = engine_names(spec.engines)
-    done, total = 0, len(names) * len(utterances) * spec.rounds
-    plan = Plan(rounds=spec.rounds, seed=spec.seed)
     for index in range(spec.rounds):
-        engines = [
-            EngineRound(name, engine, index, spec, plan, record)
-            for name, engine in zip(names, spec.engines, strict=True)
-        ]
+        _Round(spec, record, budget, index, names, opened if index == 0 else {}).take()
+
+
+def _run_budget(spec: LatencySpec, record: Record, budget: Budget, opened: Mapping[str, OpenedEngine]) -> None:
+    """Stream all utterances once, and then again and again for what is open, as long as there is time."""
+    schedule = LatencySchedule(spec, record, budget)
+    while (names := schedule.next_engines()) and budget.left_s:
+        round_ = _Round(spec, record, budget, schedule.index, names, opened if schedule.index == 0 else {})
         try:
-            for turn, utterance in enumerate(utterances):
-                for position in alternating_order(len(engines), turn + index):
-                    engines[position].stream(utterance)
-                    done += 1
-                    spec.report("streaming", done, total)
-            for engine_round in engines:
-                engine_round.measure_memory(longest)
+            round_.take()
+        except BudgetSpentError:
+            break
         finally:
-            for engine_round in engines:
-                engine_round.close()
+            schedule.note(round_.seconds)
+            store_spent(record, budget)
+
+
+class _Round:
+    """One round: a fresh process for each of its engines, which take turns utterance by utterance."""
+
+    def __init__(
+        self,
+        spec: LatencySpec,
+        record: Record,
+        budget: Budget,
+        index: int,
+        names: Sequence[str],
+        opened: Mapping[str, OpenedEngine],
+    ) -> None:
+        self._spec, self._record, self._budget, self._index = spec, record, budget, index
+        specs = dict(zip(engine_names(spec.engines), spec.engines, strict=True))
+        self._engines = [
+            EngineRound(name, specs[name], index, spec, record, budget, opened.get(name)) for name in names
+        ]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The seconds that each engine took."""
+        return {engine.name: engine.seconds for engine in self._engines}
+
+    def take(self) -> None:
+        """Stream what is not in the record yet, and measure memory."""
+        utterances = [utterance_from_json(fields) for fields in self._record.header.corpus["utterances"]]
+        longest = max(utterances, key=duration_s)
+        done, total = 0, len(self._engines) * (len(utterances) + 1)
+        fixed = self._spec.rounds
+        # The bar of a fixed plan is that of the whole run.
+        before, whole = (0, total) if fixed is None else (self._index * total, fixed * total)
+        task = "streaming" if fixed is not None else "first sweep" if self._index == 0 else f"round {self._index + 1}"
+        try:
+            for turn, utterance in enumerate([*utterances, None]):
+                order = alternating_order(len(self._engines), 0 if utterance is None else turn + self._index)
+                for engine in (self._engines[position] for position in order):
+                    if utterance is None:
+                        engine.measure_memory(longest)
+                    else:
+                        engine.stream(utterance)
+                    done += 1
+                    self._spec.report(task, before + done, whole)
+                left_s = None if fixed is not None else self._budget.left_s
+                self._spec.show(self._record, f"round {self._index + 1}", left_s)
+        finally:
+            for engine in self._engines:
+                engine.close()

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, field_validator
 
 from stopwav.measure.clock import Pace
-from stopwav.studies.spec import Option, StudySpec
+from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.spec import Option
 
 
 class TriedKnob(BaseModel, extra="forbid"):
@@ -19,7 +20,7 @@ class TriedKnob(BaseModel, extra="forbid"):
     unavailable: str = ""
 
 
-class LatencySpec(StudySpec):
+class LatencySpec(BudgetedSpec):
     """The settings of a latency run."""
 
     engines: Annotated[
@@ -45,7 +46,6 @@ class LatencySpec(StudySpec):
         ),
     ] = "virtual"
     limit: Annotated[int | None, Option("Use only this many utterances, drawn by --seed.")] = Field(default=None, gt=0)
-    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
     # Where the engine is fed by the clock, the length of the audio is added.
     time_limit_s: Annotated[float, Option("Seconds that an engine may take for one utterance.")] = Field(
         default=60.0, gt=0

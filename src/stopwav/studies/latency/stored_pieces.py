@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stopwav.record import Header, Record
+from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
@@ -14,11 +15,12 @@ from stopwav.studies.stored_fields import StoredHostPeak, StoredLoad, WrongValue
 def latency_pieces(record: Record) -> list[PieceKind]:
     """Return the pieces that a run may hold."""
     spec = stored_spec(LatencySpec, record.header)
-    rounds, names = range(spec.rounds), frozenset(engine_names(spec.engines))
+    rounds, names = possible_rounds(spec.rounds), frozenset(engine_names(spec.engines))
     return [
         PieceKind("stream", (rounds, names, frozenset(_utterance_ids(record.header)))),
         PieceKind("load", (rounds, names, ANY_COUNT), StoredLoad),
         PieceKind("memory", (rounds, names), StoredHostPeak),
+        SPENT_KIND,
     ]
 
 
@@ -30,7 +32,7 @@ def missing_keys(record: Record) -> Iterator[Key]:
 def _planned(record: Record) -> Iterator[Key]:
     spec = stored_spec(LatencySpec, record.header)
     names, utterances = engine_names(spec.engines), _utterance_ids(record.header)
-    for index in range(spec.rounds):
+    for index in planned_rounds(spec.rounds):
         for name in names:
             yield from (("stream", index, name, utterance) for utterance in utterances)
             # Before the plan had a version, memory was measured only where the process was still alive.

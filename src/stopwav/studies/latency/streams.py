@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,36 +16,70 @@ from stopwav.measure.clock import Pace, PacedCall, WallClock, feed
 from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
-from stopwav.measure.sampler import MAX_WARMUP_S, warm_up
+from stopwav.measure.sampler import MAX_WARMUP_S, MIN_WARMUP_CALLS, warm_up
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.events import Chunk, Hypothesis, Stage, TraceBuilder
 from stopwav.speech.utterance import Utterance
+from stopwav.studies.budget import Budget
 from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.latency.spec import LatencySpec
-from stopwav.studies.worker import Worker, outcome_to_piece
+from stopwav.studies.worker import LOAD_LIMIT_S, Worker, outcome_to_piece
+
+# Seconds of an utterance that warm up a process where time is short: all chunks but the last are of one length, and an
+# engine ten times slower than speech is warm within a minute and a half.
+WARM_UP_AUDIO_S = 2.0
+
+
+class BudgetSpentError(Exception):
+    """The time of the run is over in the midst of a call, which says nothing of the engine."""
+
+
+@dataclass(frozen=True)
+class OpenedEngine:
+    """An engine in the process of the first round, loaded and warm before there is a run file."""
+
+    worker: Worker
+    # The data of its load piece; None where it is not warm.
+    load: dict[str, Any] | None
+    # Seconds of compute per second of audio; None where no stream completed.
+    rtf: float | None
+    seconds: float
 
 
 class EngineRound:
     """One engine in one round: asks its worker for what the record does not have yet, and appends the pieces."""
 
-    def __init__(self, name: str, engine: str, index: int, spec: LatencySpec, plan: Plan, record: Record) -> None:
-        self._name, self._index = name, index
-        self._spec, self._plan, self._record = spec, plan, record
-        self._worker = Worker(StreamRunner, (engine, spec.chunk_ms))
+    def __init__(
+        self,
+        name: str,
+        engine: str,
+        index: int,
+        spec: LatencySpec,
+        record: Record,
+        budget: Budget,
+        opened: OpenedEngine | None = None,
+    ) -> None:
+        self.name, self._index = name, index
+        self._spec, self._record, self._budget = spec, record, budget
+        self._worker = Worker(StreamRunner, (engine, spec.chunk_ms)) if opened is None else opened.worker
+        # Seconds that this round takes of the engine's time.
+        self.seconds = 0.0 if opened is None else opened.seconds
         # Whether a stream of this round completed.
-        self._completed = False
+        self.completed = False
+        if opened is not None and opened.load is not None:
+            self._append_load(opened.load)
 
     def stream(self, utterance: Utterance) -> None:
         """Stream one utterance, unless that was done before."""
-        key = ("stream", self._index, self._name, utterance.id)
+        key = ("stream", self._index, self.name, utterance.id)
         stored = self._record.find(key)
         if stored is None:
-            outcome, data = _failed_inside(self._stream(utterance))
+            outcome, data = _failed_inside(self._timed(lambda: self._stream(utterance)))
             stored = outcome_to_piece(key, outcome, data)
             self._record.append(stored)
-        self._completed = self._completed or stored.status == "ok"
+        self.completed = self.completed or stored.status == "ok"
 
     def measure_memory(self, longest: Utterance) -> None:
         """Measure the peak memory of streaming the longest utterance, unless that was done before.
@@ -52,14 +87,14 @@ class EngineRound:
         A run that was stopped after its streams has no process that is warm: one is loaded for this. Where no stream
         completed, that is not tried again, and the piece says so.
         """
-        key = ("memory", self._index, self._name)
+        key = ("memory", self._index, self.name)
         if key in self._record:
             return
         outcome = Outcome("skipped", message="no stream of this round completed")
-        if self._completed:
-            outcome = self._warm_up(longest) if not self._worker.warm else Outcome("ok")
+        if self.completed:
+            outcome = self._timed(lambda: self._warm_up(longest)) if not self._worker.warm else Outcome("ok")
         if self._worker.warm:
-            outcome = self._worker.call("peak_memory", longest, time_limit_s=self._spec.time_limit_s)
+            outcome = self._timed(lambda: self._call("peak_memory", longest, limit_s=self._spec.time_limit_s))
         outcome, data = _failed_inside(outcome)
         self._record.append(outcome_to_piece(key, outcome, data if outcome.ok else {}))
 
@@ -67,28 +102,63 @@ class EngineRound:
         """End the process."""
         self._worker.close()
 
+    def _timed(self, call: Callable[[], Outcome]) -> Outcome:
+        start_s = time.monotonic()
+        try:
+            return call()
+        finally:
+            self.seconds += time.monotonic() - start_s
+
+    def _call(self, method: str, *arguments: object, limit_s: float) -> Outcome:
+        """Ask the worker; a call that the end of the budget cuts short is none of the engine's failures."""
+        within_s = min(limit_s, self._budget.left_s)
+        self._worker.load_limit_s = min(LOAD_LIMIT_S, self._budget.left_s)
+        outcome = self._worker.call(method, *arguments, time_limit_s=within_s)
+        if outcome.status == "timeout" and not self._budget.left_s:
+            raise BudgetSpentError
+        return outcome
+
     def _stream(self, utterance: Utterance) -> Outcome:
         if not self._worker.warm:
             outcome = self._warm_up(utterance)
             if not self._worker.warm:
                 return outcome
         paced_s = duration_s(utterance) if self._spec.pace != "virtual" else 0.0
-        limit_s = self._spec.time_limit_s + paced_s
-        return self._worker.call("stream", utterance, self._spec.pace, time_limit_s=limit_s)
+        return self._call("stream", utterance, self._spec.pace, limit_s=self._spec.time_limit_s + paced_s)
 
     def _warm_up(self, utterance: Utterance) -> Outcome:
-        """The first stream of the process, which is kept apart, and the warm-up where it completed."""
-        limit_s = self._spec.time_limit_s
-        first = self._worker.call("stream", utterance, "virtual", time_limit_s=limit_s)
-        if not first.ok or first.value["failure"]:
-            return first
-        outcome = self._worker.call("warm_up", utterance, self._plan, time_limit_s=MAX_WARMUP_S + limit_s)
-        if outcome.ok:
+        outcome, load = warm_up_process(self._call, self._spec, warm_up_part(self._spec, utterance))
+        if load is not None:
             self._worker.warm = True
-            attempt = sum(piece.key[:3] == ["load", self._index, self._name] for piece in self._record.pieces)
-            data = {**outcome.value, "first": first.value["trace"]}
-            self._record.append(Piece(key=["load", self._index, self._name, attempt], status="ok", data=data))
+            self._append_load(load)
         return outcome
+
+    def _append_load(self, load: dict[str, Any]) -> None:
+        attempt = sum(key[:3] == ("load", self._index, self.name) for key in self._record.keys)
+        self._record.append(Piece(key=["load", self._index, self.name, attempt], status="ok", data=load))
+
+
+def warm_up_part(spec: LatencySpec, utterance: Utterance) -> Utterance:
+    """Return the part of an utterance that warms a process up: of a fixed plan all of it."""
+    if not spec.is_budgeted or duration_s(utterance) <= WARM_UP_AUDIO_S:
+        return utterance
+    return replace(utterance, end_s=utterance.start_s + WARM_UP_AUDIO_S)
+
+
+def warm_up_process(
+    call: Callable[..., Outcome], spec: LatencySpec, utterance: Utterance
+) -> tuple[Outcome, dict[str, Any] | None]:
+    """Return how the first stream of a process and its warm-up ended, and the data of its load piece.
+
+    The first stream is kept apart; where it or the warm-up failed, there are no data.
+    """
+    first = call("stream", utterance, "virtual", limit_s=spec.time_limit_s)
+    if not first.ok or first.value["failure"]:
+        return first, None
+    # Where time is short, one stream of a second or more: that is tens of calls.
+    streams = 1 if spec.is_budgeted else MIN_WARMUP_CALLS
+    outcome = call("warm_up", utterance, Plan(seed=spec.seed), streams, limit_s=MAX_WARMUP_S + spec.time_limit_s)
+    return outcome, {**outcome.value, "first": first.value["trace"]} if outcome.ok else None
 
 
 def _failed_inside(outcome: Outcome) -> tuple[Outcome, dict[str, Any]]:
@@ -129,12 +199,12 @@ class StreamRunner:
         trace = chunks.trace(audio.duration_s, self._chunk_s, self._engine.info.lookahead_s)
         return {"trace": trace.to_json(), "failure": failure}
 
-    def warm_up(self, utterance: Utterance, plan: Plan) -> dict[str, Any]:
+    def warm_up(self, utterance: Utterance, plan: Plan, min_streams: int) -> dict[str, Any]:
         """Warm the engine up, and return its description, its load time and the time of each warm-up stream."""
         audio = self._load(utterance)
         warmup_s: tuple[float, ...] = ()
         try:
-            warmup_s, warnings = warm_up(lambda: self._drain(audio), self._clock, plan)
+            warmup_s, warnings = warm_up(lambda: self._drain(audio), self._clock, plan, min_streams)
         except Exception as error:  # an engine that raises now and then is measured all the same
             warnings = (Caution("not-warm", f"the warm-up failed: {describe_error(error)}"),)
         return {

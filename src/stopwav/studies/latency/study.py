@@ -6,7 +6,8 @@ from stopwav.studies.latency.comparable import COMPARABLE
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.document import latency_document
 from stopwav.studies.latency.explain import explanation
-from stopwav.studies.latency.forecast import forecast, problems
+from stopwav.studies.latency.forecast import forecast, problems, speeds
+from stopwav.studies.latency.pairs import engine_verdicts
 from stopwav.studies.latency.results import latency_results, latency_texts
 from stopwav.studies.latency.run import latency
 from stopwav.studies.latency.spec import LatencySpec
@@ -28,8 +29,12 @@ STUDY = Study(
     missing=missing_keys,
     example={"engines": ["pocketsphinx"]},
     forecast=forecast,
+    speeds=speeds,
     problems=problems,
-    extras={"explanation": lambda run: explanation(run.record)},
+    extras={
+        "explanation": lambda run: explanation(run.record),
+        "verdicts": lambda run: engine_verdicts(run.record),
+    },
     view=latency_view,
     comparable=COMPARABLE,
     texts=latency_texts,

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwav.piece import Piece
 from stopwav.speech.latency import WATERFALL
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.corpus_header import engine_names
-from stopwav.studies.latency.results import is_untrained
+from stopwav.studies.latency.results import engine_pieces, is_untrained
 from stopwav.studies.latency.stream_table import Chunks, StreamTable, Words, stream_tables
 from stopwav.studies.latency.timelines import short, timelines
 from stopwav.studies.study import StudyRun
@@ -38,9 +37,7 @@ def latency_view(run: StudyRun) -> dict[str, Any]:
     """Return what the charts and timelines of a latency run show, as values that JSON can hold."""
     record = run.record
     names = engine_names(record.header.spec["engines"])
-    by_engine: dict[str, list[Piece]] = {name: [] for name in names}
-    for piece in record.pieces:
-        by_engine.setdefault(str(piece.key[2]), []).append(piece)
+    by_engine = {name: engine_pieces(record, name) for name in names}
     tables = stream_tables(record)
     tables = {name: table.without_words() if is_untrained(by_engine[name]) else table for name, table in tables.items()}
     return {

@@ -61,15 +61,16 @@ def load_spec_shapes(spec: LossSpec) -> Shapes:
     )
 
 
-def corpus_of(spec: LossSpec) -> dict[str, Any]:
+def corpus_of(spec: LossSpec, shapes: Shapes | None = None) -> dict[str, Any]:
     """Return what the header of a run holds of its shapes: their source, and every batch that is measured."""
-    shapes = load_spec_shapes(spec)
+    shapes = shapes or load_spec_shapes(spec)
+    return {**shapes_to_json(shapes), "settings": [asdict(batch_set) for batch_set in make_sets(spec, shapes)]}
+
+
+def make_sets(spec: LossSpec, shapes: Shapes) -> list[BatchSet]:
+    """Return the batches of each setting of a run."""
     sizes: Sequence[int | None] = spec.batch_size or [None]
-    settings = [Setting(size, vocab) for size in sizes for vocab in spec.vocab]
-    return {
-        **shapes_to_json(shapes),
-        "settings": [asdict(_make_set(spec, setting, shapes)) for setting in settings],
-    }
+    return [_make_set(spec, Setting(size, vocab), shapes) for size in sizes for vocab in spec.vocab]
 
 
 def batch_sets(header: Header) -> list[BatchSet]:

@@ -10,6 +10,7 @@ from stopwav.errors import StopwavError
 from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch, padded_logits
 from stopwav.piece import Piece
+from stopwav.record import Record
 from stopwav.speech.batches import Batch
 from stopwav.studies.loss.loss_step import LossSetup, load_loss, loss_setup, make_inputs
 from stopwav.studies.loss.spec import LossSpec
@@ -28,15 +29,36 @@ TOLERANCES = {"float64": 1e-7, "float32": 1e-3, "tf32": 2e-2, "float16": 2e-2, "
 LARGEST = 1e308
 
 
-def check_loss(spec: LossSpec, name: str) -> Piece:
+def check_loss(spec: LossSpec, name: str, time_limit_s: float | None = None) -> Piece:
     """Return the piece that says why a loss cannot take part, or how it compares with the oracle."""
+    limit_s = time_limit_s or spec.time_limit_s
     code, reason = _absence(spec, name)
     if reason:
         return Piece(key=["absent", name], status="skipped", message=reason, data={"code": code})
     arguments = (loss_setup(spec, name, spec.vocab[0]), spec.seed)
-    with Worker(LossCheck, arguments, "loss", spec.time_limit_s) as worker:
-        outcome = worker.call("run", time_limit_s=spec.time_limit_s)
+    with Worker(LossCheck, arguments, "loss", limit_s) as worker:
+        outcome = worker.call("run", time_limit_s=limit_s)
     return outcome_to_piece(["check", name], outcome)
+
+
+def right_losses(record: Record, spec: LossSpec) -> list[str]:
+    """Return the losses of a run that match the oracle."""
+    return [name for name in spec.losses if matches_oracle(record.find(("check", name)))]
+
+
+def exact_losses(record: Record, spec: LossSpec) -> list[str]:
+    """Return those that match it and leave no paths out: these are ranked."""
+    return [name for name in right_losses(record, spec) if not leaves_paths_out(record.find(("check", name)))]
+
+
+def matches_oracle(check: Piece | None) -> bool:
+    """Return whether a loss was checked and is right, by the piece of its check."""
+    return check is not None and check.status == "ok" and is_right(check.data)
+
+
+def leaves_paths_out(check: Piece | None) -> bool:
+    """Return whether a loss is a pruned one, by the piece of its check."""
+    return check is not None and check.data.get("gap") is not None
 
 
 def problems(spec: LossSpec) -> Iterator[tuple[str, str]]:

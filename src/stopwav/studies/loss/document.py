@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from stopwav.piece import Piece
@@ -23,7 +23,9 @@ from stopwav.report.document import (
     Table,
 )
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
-from stopwav.studies.loss.metrics import ONE_ROUND
+from stopwav.studies.loss.open_pairs import open_text, verdict_text
+from stopwav.studies.loss.ranks import NO_INTERVAL
+from stopwav.studies.loss.size import size_text
 from stopwav.studies.loss.traces import profiles_of, recorded_text
 from stopwav.studies.study import StudyRun
 
@@ -48,7 +50,7 @@ _LEGEND = {
     WRONG: f"{WRONG} does not match the oracle, or was not checked: timed all the same, and not ranked",
     APPROXIMATE: f"{APPROXIMATE} approximates the loss by leaving paths out, and is not ranked",
     PARTLY: f"{PARTLY} failed on some batches or rounds, and ranks below every loss that completed all",
-    "(1)": "(1) the order in one round, which decides nothing: measure more with --rounds",
+    DASH: f"{DASH} no rank yet: it takes rounds in several processes, and an interval",
 }
 
 
@@ -67,12 +69,13 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
     return Document(
         title=f"Transducer losses on {spec['device']}, {spec['dtype']}",
         blocks=(
-            Note(_settings_line(results[0]), quiet=False, media=TEXT),
+            Note(_settings_line(results), quiet=False, media=TEXT),
+            *_size_note(run.record),
             Section("The losses", (*tables, *legend, note)),
             Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
             *_profiles(run.record),
         ),
-        findings=tuple(_findings(results)),
+        findings=tuple(_findings(run)),
         record=run.record,
         warned=tuple(results),
         measured=tuple(result for result in results if result.metrics),
@@ -151,9 +154,7 @@ def rank_text(result: Result) -> str:
     if result.params["approximate"]:
         return APPROXIMATE
     rank = result.metrics["rank"]
-    if rank.value is None:
-        return DASH
-    return f"({rank.value:.0f})" if rank.code == ONE_ROUND else f"{rank.value:.0f}"
+    return DASH if rank.value is None else f"{rank.value:.0f}"
 
 
 def is_partial(result: Result) -> bool:
@@ -162,9 +163,16 @@ def is_partial(result: Result) -> bool:
     return bool(result.metrics) and bool(result.params["failed_batches"] or "rounds-failed" in codes)
 
 
-def _settings_line(result: Result) -> str:
-    params: Any = result.params
-    rounds = counted(params["rounds"], "round")
+def _size_note(record: Record) -> list[Note]:
+    """The size of batches where it was chosen, and why it is so."""
+    text = size_text(record.header.corpus)
+    return [Note(f"Size: {text}", quiet=False)] if text else []
+
+
+def _settings_line(results: Sequence[Result]) -> str:
+    params: Any = results[0].params
+    counts = sorted({int(str(result.params["rounds"])) for result in results if result.metrics} or {0})
+    rounds = counted(counts[-1], "round") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
     where = f"{params['device']}, {params['dtype']}, outputs of {params['dim']}"
     return f"Transducer losses on {where}, {rounds}; peak memory, excluding inputs; [95 % CI]"
 
@@ -254,50 +262,62 @@ def _order(result: Result) -> tuple[bool, bool, float]:
     return step is None, is_partial(result), step or 0.0
 
 
-def _findings(results: Sequence[Result]) -> list[str]:
-    """A sentence on the fastest and on the smallest loss of each setting, and one on those that are wrong or failed."""
+def _findings(run: StudyRun) -> list[str]:
+    """A sentence on the fastest and on the smallest loss of each setting, on what is open, wrong, or failed."""
+    results = run.results
     groups = by_setting(results)
-    findings = [text for group in groups for text in _setting_findings(group, several=len(groups) > 1)]
+    findings = [text for group in groups for text in _setting_findings(group, run.record, several=len(groups) > 1)]
     wrong = sorted({loss_name(result) for result in results if result.metrics and not result.params["right"]})
     failed = dict.fromkeys(f"{loss_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
     partly = sorted({loss_name(result) for result in results if is_partial(result)})
     return [
         *(findings or ["Nothing was measured"]),
+        *open_text(run.record),
         *([f"Does not match the oracle, or was not checked: {', '.join(wrong)}"] if wrong else []),
         *([f"Failed on some batches or rounds, see the warnings: {', '.join(partly)}"] if partly else []),
         *([f"Not measured: {', '.join(failed)}"] if failed else []),
     ]
 
 
-def _setting_findings(group: Sequence[Result], several: bool) -> list[str]:
-    ranked = [result for result in group if result.metrics and result.metrics["rank"].value is not None]
-    if not ranked:
+def _setting_findings(group: Sequence[Result], record: Record, several: bool) -> list[str]:
+    exact = [result for result in group if result.metrics and "rank" in result.metrics and _is_exact(result)]
+    if not exact:
         return []
+    where = f" ({setting_text(exact[0])})" if several else ""
+    if len(exact) == 1:
+        took = f"{format_value(exact[0].metrics['step_time'], 1e3)} ms per step"
+        return [f"{loss_name(exact[0])} is the only exact loss that was measured{where}: {took}"]
+    ranked = [result for result in exact if result.metrics["rank"].value is not None]
+    if any(result.metrics["rank"].code == NO_INTERVAL for result in exact) or not ranked:
+        return [f"No winner yet{where}: {next(_notes(exact), 'nothing is decided')}"]
     best = min(float(result.metrics["rank"].value or 0) for result in ranked)
     first = [result for result in ranked if result.metrics["rank"].value == best]
-    where = f" ({setting_text(first[0])})" if several else ""
     if is_partial(first[0]):
         where += " on the batches that all of them completed"
     names = listed([loss_name(result) for result in first])
-    one_round = first[0].metrics["rank"].code == ONE_ROUND
     took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step"
-    if len(ranked) == 1:
-        return [f"{names} is the only exact loss that was measured{where}: {took}"]
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
-    if one_round:
-        verb = "came first among the exact losses in this one round"
-        took += "; no winner before --rounds 2 or more"
-    findings = [f"{names} {verb}{where}: {took}"]
+    return [f"{names} {verb}{where}: {took} ({verdict_text(record)})", *_smallest(group, ranked, where)]
+
+
+def _is_exact(result: Result) -> bool:
+    return bool(result.params["right"]) and not result.params["approximate"]
+
+
+def _notes(results: Sequence[Result]) -> Iterator[str]:
+    return (note for result in results if (note := result.metrics["rank"].note))
+
+
+def _smallest(group: Sequence[Result], ranked: Sequence[Result], where: str) -> list[str]:
+    """The loss whose highest peak of all rounds is below the lowest of every other, where there is one."""
     metric = peak_metric(group)
     whole = [result for result in ranked if not is_partial(result)] or ranked
-    peaks = [
-        (result.metrics[metric].value or 0.0, result) for result in whole if result.metrics[metric].value is not None
-    ]
-    if peaks:
-        value, least = min(peaks, key=lambda pair: pair[0])
-        verb = f"{'took' if one_round else 'takes'} the least memory of the exact losses"
-        findings.append(f"{loss_name(least)} {verb}{where}: {format_bytes(value)}, excluding inputs")
-    return findings
+    spans = [(cast("dict[str, list[float]]", result.params["peak_spans"]).get(metric), result) for result in whole]
+    known = sorted(((span[0], span[1], loss_name(result)) for span, result in spans if span), key=lambda peak: peak[1])
+    if len(known) < max(2, len(whole)) or known[0][1] >= min(lowest for lowest, _, _ in known[1:]):
+        return []
+    name, highest = known[0][2], known[0][1]
+    return [f"{name} takes the least memory of the exact losses{where}: {format_bytes(highest)}, excluding inputs"]
 
 
 def loss_name(result: Result) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +18,22 @@ from stopwav.studies.loss.spec import BATCH_SIZE, LossSpec, plan_of
 from stopwav.studies.worker import Worker, outcome_to_piece
 
 
-def find_largest(spec: LossSpec, record: Record, loss: str) -> None:
-    """Try batches until the largest that goes through one step is known; each try is recorded at once."""
+def find_largest(spec: LossSpec, record: Record, loss: str, left_s: Callable[[], float] = lambda: math.inf) -> None:
+    """Try batches until the largest that goes through one step is known, or no time is left; each try is recorded."""
     shapes = load_spec_shapes(spec)
     most = min(LARGEST_BATCH, len(shapes))
     first = min((spec.batch_size or [BATCH_SIZE])[0], most)
     for vocab in spec.vocab:
         setup = _limited(loss_setup(spec, loss, vocab))
         while (size := next_batch(largest_of(record, loss, vocab), first, most)) is not None:
+            limit_s = min(spec.time_limit_s, left_s())
+            if limit_s <= 0:
+                return
             batch = nested_batch(shapes, size, spec.seed)
-            with Worker(LossRunner, (setup, plan_of(spec)), "loss", spec.time_limit_s) as worker:
-                outcome = worker.call("run_once", batch, batch_seed(spec, 0), time_limit_s=spec.time_limit_s)
+            with Worker(LossRunner, (setup, plan_of(spec)), "loss", limit_s) as worker:
+                outcome = worker.call("run_once", batch, batch_seed(spec, 0), time_limit_s=limit_s)
+            if outcome.status == "timeout" and limit_s < spec.time_limit_s:
+                return  # the budget ended it: that says nothing of the batch
             limit = {"memory_limit_bytes": setup.memory_limit_bytes}
             record.append(outcome_to_piece(["largest", loss, vocab, size], outcome, limit))
 
@@ -35,6 +42,13 @@ def largest_of(record: Record, loss: str, vocab: int) -> Frontier:
     """Return the largest batch that fitted, the smallest that did not, and why, by the recorded tries of a loss."""
     pieces = [piece for piece in record.pieces if piece.key[:3] == ["largest", loss, vocab]]
     return frontier_of((int(piece.key[3]), piece) for piece in pieces)
+
+
+def next_size(record: Record, spec: LossSpec, loss: str, vocab: int) -> int | None:
+    """Return the batch that the search of a run tries next; None where it has ended."""
+    most = min(LARGEST_BATCH, int(record.header.corpus["count"]))
+    first = min((spec.batch_size or [BATCH_SIZE])[0], most)
+    return next_batch(largest_of(record, loss, vocab), first, most)
 
 
 def nested_batch(shapes: Shapes, size: int, seed: int) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stopwav.losses.implementation import Implementation
@@ -65,8 +65,11 @@ class LossRunner:
         self._setup, self._plan = setup, plan
         self._loss = load_loss(setup)
 
-    def measure(self, batch: Batch, seed: int) -> Round:
-        """Return the round of one batch: first call, warm-up and values, then the memory in a pass of its own."""
+    def measure(self, batch: Batch, seed: int, visit_s: float | None = None) -> Round:
+        """Return the round of one batch: first call, warm-up and values, then the memory in a pass of its own.
+
+        `visit_s` is the time for all calls but that of the memory pass; None is no limit but the plan's.
+        """
         from stopwav.measure.machine import throttle_count
         from stopwav.measure.memory import host_resident_bytes, measure_host_peak
         from stopwav.measure.sampler import load_statistics, sample
@@ -77,7 +80,7 @@ class LossRunner:
         step = loaded.result
         resident_bytes = host_resident_bytes()
         before = throttle_count()
-        samples = sample(step, clock, self._plan)
+        samples = sample(step, clock, replace(self._plan, visit_s=visit_s))
         after = throttle_count()
         return Round(
             index=0,

@@ -8,14 +8,11 @@ from statistics import geometric_mean, median
 
 from stopwav.measure.rounds import Round
 from stopwav.stats import Estimate, cluster_mean, cluster_ratio, summarise_rounds
-from stopwav.stats.verdict import paired_verdict
 from stopwav.studies.loss.batch_sets import BatchSet
 from stopwav.studies.loss.rounds import LossRounds
 from stopwav.studies.loss.shared_batches import SharedBatches
 
 NO_CUDA = "no CUDA device"
-# The code of a rank that is only the order of one round's times: it names no winner.
-ONE_ROUND = "one-round"
 # The seconds per step of one round of one batch, value by value.
 ValuesOf = Callable[[Round], Sequence[float]]
 
@@ -128,51 +125,17 @@ def _peaks(kind: str, pairs: Sequence[tuple[int, int]], note: str) -> dict[str, 
     }
 
 
-def ranks(measured: Mapping[str, LossRounds], shared: SharedBatches) -> dict[str, Estimate]:
-    """Return the rank of each of these losses that has a time: 1 plus the number of losses that are ahead of it.
-
-    Ahead is a loss that is faster beyond doubt on the shared batches. A loss of which a round failed is never ahead of
-    one that did all the work, and that one always ahead of it. Losses without a clear difference share a rank. One
-    round supports no verdict; the order is then that of the times.
-    """
-    present = {name: rounds.only(shared.numbers) for name, rounds in measured.items() if name in shared.timed}
-    one_round = max((len(_round_locations(rounds)) for rounds in present.values()), default=0) < 2
-    ranked = {}
-    for name in present:
-        ahead = [other for other in present if other != name and _is_ahead(other, name, present, shared, one_round)]
-        code, note = "", "losses without a clear difference share a rank"
-        if one_round:
-            code, note = ONE_ROUND, "by the times of one round: no verdict"
-        if name not in shared.whole:
-            note += "; below every loss that completed all rounds"
-        ranked[name] = Estimate(float(1 + len(ahead)), n=len(present), note=note, code=code)
-    return ranked
-
-
-def _is_ahead(a: str, b: str, present: Mapping[str, LossRounds], shared: SharedBatches, one_round: bool) -> bool:
-    """Whether loss a did more of the work than b, or the same and faster."""
-    if (a in shared.whole) != (b in shared.whole):
-        return a in shared.whole
-    if one_round:
-        own, other = (over_batches(present[name], step_values).value for name in (a, b))
-        return own is not None and other is not None and own < other
-    first, second = _round_locations(present[a]), _round_locations(present[b])
-    both = sorted(first.keys() & second.keys())
-    if len(both) < 2:
-        # Rounds that cannot be paired decide nothing.
-        return False
-    verdict = paired_verdict([first[index] for index in both], [second[index] for index in both])
-    return verdict.kind == "slower"
-
-
-def _round_locations(rounds: LossRounds) -> dict[int, float]:
-    """The geometric mean of the medians of the batches, for each round in which all of them completed.
-
-    Geometric, so that a loss is compared by its ratio to another on every batch, and not by the longest batch alone.
-    """
-    medians: dict[int, list[float]] = {}
-    for of_batch in rounds.good.values():
-        for round_ in of_batch:
-            medians.setdefault(round_.index, []).append(median(step_values(round_)))
-    whole = {index: of_round for index, of_round in medians.items() if len(of_round) == len(rounds.good)}
-    return {index: geometric_mean(of_round) for index, of_round in whole.items()}
+def peak_spans(rounds: LossRounds) -> dict[str, list[float]]:
+    """Return the lowest and the highest peak, excluding inputs, of the rounds of a loss, where it has several."""
+    of_rounds: dict[str, dict[int, float]] = {}
+    for round_ in (round_ for of_batch in rounds.good.values() for round_ in of_batch):
+        peaks: dict[str, float] = {}
+        if round_.memory is not None:
+            peaks["peak_host_over_inputs_bytes"] = round_.memory.peak_bytes - round_.memory.baseline_bytes
+        if (memory := round_.cuda_memory) is not None:
+            allocated = memory.peak.allocated_bytes - memory.baseline.allocated_bytes
+            peaks["peak_allocated_over_inputs_bytes"] = allocated
+        for name, peak in peaks.items():
+            highest = of_rounds.setdefault(name, {})
+            highest[round_.index] = max(peak, highest.get(round_.index, peak))
+    return {name: [min(by.values()), max(by.values())] for name, by in of_rounds.items() if len(by) > 1}

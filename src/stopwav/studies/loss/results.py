@@ -10,12 +10,21 @@ from stopwav.piece import Piece
 from stopwav.record import Record, Result
 from stopwav.speech.batches import BY_LENGTH, COLUMNS
 from stopwav.stats import Estimate
+from stopwav.studies.budget import verdict_rule
 from stopwav.studies.corpus_header import first_names, header_warnings
 from stopwav.studies.frontier import largest_estimate
 from stopwav.studies.loss.batch_sets import BatchSet, batch_sets
-from stopwav.studies.loss.check import TOLERANCES, is_right
-from stopwav.studies.loss.largest_batch import largest_of
-from stopwav.studies.loss.metrics import ranks, step_metrics
+from stopwav.studies.loss.check import (
+    TOLERANCES,
+    exact_losses,
+    is_right,
+    leaves_paths_out,
+    matches_oracle,
+    right_losses,
+)
+from stopwav.studies.loss.largest_batch import largest_of, next_size
+from stopwav.studies.loss.metrics import peak_spans, step_metrics
+from stopwav.studies.loss.ranks import ranks
 from stopwav.studies.loss.rounds import LossRounds, load_rounds
 from stopwav.studies.loss.shared_batches import SharedBatches, shared_batches
 from stopwav.studies.loss.spec import LossSpec
@@ -30,13 +39,12 @@ def loss_results(record: Record) -> list[Result]:
     """Return one result per loss and setting, in the order in which they were named."""
     spec = LossSpec(**record.header.spec)
     checks = {name: _piece(record, ("check", name)) for name in spec.losses}
-    right = [name for name in spec.losses if _is_right(checks[name])]
-    exact = [name for name in right if not _is_pruned(checks[name])]
+    right, exact = right_losses(record, spec), exact_losses(record, spec)
     results = []
     for batch_set in batch_sets(record.header):
         measured = {name: load_rounds(record, name, batch_set) for name in spec.losses}
         shared = shared_batches(measured, right)
-        ranked = ranks({name: measured[name] for name in exact}, shared)
+        ranked = ranks({name: measured[name] for name in exact}, shared, verdict_rule(record))
         for name in spec.losses:
             rank = ranked.get(name) or Estimate(None, note=_unranked_note(checks[name]))
             results.append(_result(record, spec, batch_set, name, measured[name], checks[name], shared, rank))
@@ -58,6 +66,7 @@ def _result(
     name = f"{loss} ({label})" if several else loss
     params = _params(record, spec, batch_set, loss, check)
     params |= {"compared_batches": list(shared.numbers), "failed_batches": _failed_batches(rounds)}
+    params |= {"rounds": len(rounds.indices), "peak_spans": peak_spans(rounds.only(shared.numbers))}
     absent = _piece(record, ("absent", loss))
     if absent is not None:
         reason = Caution(absent.data["code"], absent.message)
@@ -75,7 +84,8 @@ def _result(
     metrics = {**step_metrics(rounds, batch_set, shared), **_check_metrics(check), "rank": rank}
     if spec.largest_batch:
         frontier = largest_of(record, loss, batch_set.setting.vocab)
-        metrics["largest_batch"] = largest_estimate(frontier, record.header.corpus["count"])
+        ended = not spec.is_budgeted or next_size(record, spec, loss, batch_set.setting.vocab) is None
+        metrics["largest_batch"] = largest_estimate(frontier, record.header.corpus["count"], ended=ended)
     return Result(name, params, "ok", metrics, warnings, kind="loss")
 
 
@@ -96,7 +106,6 @@ def _params(record: Record, spec: LossSpec, batch_set: BatchSet, loss: str, chec
         "dim": spec.dim,
         "dtype": spec.dtype,
         "device": spec.device,
-        "rounds": spec.rounds,
         "shapes": record.header.corpus["name"],
         "utterances": sum(len(batch) for batch in batches),
         "batches": len(batches),
@@ -104,8 +113,8 @@ def _params(record: Record, spec: LossSpec, batch_set: BatchSet, loss: str, chec
         "covered": list(batch_set.covered),
         "frames": [min(frames), max(frames)],
         "corpus_padding_efficiency": batch_set.corpus_padding_efficiency,
-        "approximate": _is_pruned(check),
-        "right": _is_right(check),
+        "approximate": leaves_paths_out(check),
+        "right": matches_oracle(check),
     }
 
 
@@ -113,18 +122,10 @@ def _piece(record: Record, key: tuple[str, ...]) -> Piece | None:
     return next((piece for piece in record.pieces if tuple(piece.key) == key), None)
 
 
-def _is_right(check: Piece | None) -> bool:
-    return check is not None and check.status == "ok" and is_right(check.data)
-
-
-def _is_pruned(check: Piece | None) -> bool:
-    return check is not None and check.data.get("gap") is not None
-
-
 def _unranked_note(check: Piece | None) -> str:
     if check is None or check.status != "ok":
         return "not ranked: it was not checked"
-    if not _is_right(check):
+    if not matches_oracle(check):
         return "not ranked: it is wrong"
     return "not ranked: it approximates what the others compute"
 

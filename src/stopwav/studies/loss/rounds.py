@@ -36,6 +36,11 @@ class LossRounds:
         counted = {number: Measurement("", {}, rounds).good for number, rounds in enumerate(self.rounds)}
         return {number: rounds for number, rounds in counted.items() if rounds}
 
+    @cached_property
+    def indices(self) -> list[int]:
+        """The numbers of the rounds that are there, completed or not."""
+        return sorted({round_.index for of_batch in self.rounds for round_ in of_batch})
+
     def only(self, numbers: Collection[int]) -> LossRounds:
         """Return the same batches with the rounds of these alone."""
         kept = (rounds if number in numbers else () for number, rounds in enumerate(self.rounds))
@@ -51,20 +56,24 @@ def load_rounds(record: Record, loss: str, batch_set: BatchSet) -> LossRounds:
     return LossRounds(batch_set.batches, tuple(map(tuple, rounds)))
 
 
-def measure_round(spec: LossSpec, record: Record, loss: str, batch_set: BatchSet, index: int) -> None:
-    """Measure one round of a loss on every batch that is not in the record yet; each is recorded at once."""
-    setup = loss_setup(spec, loss, batch_set.setting.vocab)
-    with Worker(
+def open_worker(spec: LossSpec, loss: str, vocab: int, limit_s: float | None = None) -> Worker:
+    """Return the process of a loss for one round, which has so many seconds to load."""
+    return Worker(
         LossRunner,
-        (setup, plan_of(spec)),
+        (loss_setup(spec, loss, vocab), plan_of(spec)),
         subject="loss",
-        load_limit_s=spec.time_limit_s,
+        load_limit_s=limit_s or spec.time_limit_s,
         max_deaths=MAX_FAILURES,
         deadly=DEADLY,
-    ) as worker:
+    )
+
+
+def measure_round(spec: LossSpec, record: Record, loss: str, batch_set: BatchSet, index: int) -> None:
+    """Measure one round of a loss on every batch that is not in the record yet; each is recorded at once."""
+    with open_worker(spec, loss, batch_set.setting.vocab) as worker:
         for number, batch in enumerate(batch_set.batches):
             place = (loss, batch_set.setting.label, number)
-            _measure_batch(spec, record, worker, place, batch, index)
+            measure_batch(spec, record, worker, place, batch, index)
 
 
 def step_key(index: int, place: tuple[str, str, int], attempt: int) -> Key:
@@ -72,10 +81,20 @@ def step_key(index: int, place: tuple[str, str, int], attempt: int) -> Key:
     return ("step", index, *place, attempt)
 
 
-def _measure_batch(
-    spec: LossSpec, record: Record, worker: Worker, place: tuple[str, str, int], batch: Batch, index: int
+def measure_batch(
+    spec: LossSpec,
+    record: Record,
+    worker: Worker,
+    place: tuple[str, str, int],
+    batch: Batch,
+    index: int,
+    visit_s: float | None = None,
+    limit_s: float | None = None,
 ) -> None:
-    """Measure one batch; where the processor was throttled meanwhile, once more."""
+    """Measure one batch; where the processor was throttled meanwhile, once more.
+
+    `visit_s` is the time that its calls should take, and `limit_s` the one after which they are stopped.
+    """
     pieces = [piece for piece in record.pieces if tuple(piece.key[:5]) == step_key(index, place, 0)[:5]]
     # A run killed between the two still lacks the repetition.
     for attempt in range(len(pieces), 2):
@@ -84,7 +103,9 @@ def _measure_batch(
         round_ = _hopeless_round(record, place, index)
         if round_ is None:
             seed = batch_seed(spec, place[2])
-            outcome = worker.call("measure", batch, seed, time_limit_s=spec.time_limit_s)
+            outcome = worker.call("measure", batch, seed, visit_s, time_limit_s=limit_s or spec.time_limit_s)
+            if index and outcome.status == "timeout" and limit_s is not None and limit_s < spec.time_limit_s:
+                return  # the budget ended it: that says nothing of the loss, which completed the batch before
             round_ = outcome.value if outcome.ok else Round(0, outcome.status, outcome.message, outcome.last_words)
         pieces.append(round_to_piece(step_key(index, place, attempt), replace(round_, index=index)))
         record.append(pieces[-1])

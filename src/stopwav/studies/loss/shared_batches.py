@@ -27,8 +27,9 @@ def shared_batches(measured: Mapping[str, LossRounds], right: Collection[str]) -
     """Return the batches that the losses share.
 
     The loss that completed most batches comes first. Each other joins it, in the order of how many it completed, where
-    at least half of the first one's batches remain that all completed. Only losses that match the oracle decide, unless
-    there is none; any other has times where it completed all of the shared batches.
+    it failed on no more than half of the first one's batches; one that had time for fewer leaves only these. Only
+    losses that match the oracle decide, unless there is none; any other has times where it completed all of the shared
+    batches.
     """
     completed = {name: frozenset(rounds.good) for name, rounds in measured.items() if rounds.good}
     deciding = [name for name in completed if name in right] or list(completed)
@@ -36,8 +37,10 @@ def shared_batches(measured: Mapping[str, LossRounds], right: Collection[str]) -
     shared = completed[by_count[0]] if by_count else frozenset()
     fewest = FEWEST_SHARED * len(shared)
     for name in by_count:
+        # Batches that it was not tried on, for want of time, do not speak against it.
+        tried = frozenset(number for number in shared if measured[name].rounds[number])
         remaining = shared & completed[name]
-        if len(remaining) >= fewest:
+        if remaining and len(remaining) >= fewest - len(shared - tried):
             shared = remaining
     timed = frozenset(name for name, numbers in completed.items() if shared <= numbers)
     reached = frozenset[int]().union(*(completed[name] for name in timed if name in deciding))
@@ -46,7 +49,5 @@ def shared_batches(measured: Mapping[str, LossRounds], right: Collection[str]) -
 
 
 def _is_whole(rounds: LossRounds, numbers: Collection[int]) -> bool:
-    """Whether every round of these batches completed."""
-    return all(
-        rounds.rounds[number] and all(round_.status == "ok" for round_ in rounds.rounds[number]) for number in numbers
-    )
+    """Whether every round of these batches completed, as far as they were tried."""
+    return all(round_.status == "ok" for number in numbers for round_ in rounds.rounds[number])

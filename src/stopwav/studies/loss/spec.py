@@ -10,8 +10,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from stopwav.errors import StopwavError
 from stopwav.measure.plan import Plan
 from stopwav.speech.shapes import SUBSAMPLING
-from stopwav.studies.shape_settings import Frames, ShapeSource, Subsampling, Tokenizer
-from stopwav.studies.spec import Option, PythonOnly, StudySpec
+from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.shape_settings import Frames, ShapeSource, SizeChoice, Subsampling, Tokenizer
+from stopwav.studies.spec import Option, PythonOnly
 from stopwav.studies.traces import ScheduleText
 
 # The published experiment: batches of 30, 500 symbols, outputs of 512.
@@ -29,7 +30,7 @@ Sort = Literal["pairs", "columns-independently", False]
 _SORT_ORDERS: dict[Sort, Order] = {"pairs": "sorted", "columns-independently": "columns-independently"}
 
 
-class LossSpec(StudySpec):
+class LossSpec(BudgetedSpec):
     """The settings of a loss run."""
 
     losses: Annotated[
@@ -44,9 +45,10 @@ class LossSpec(StudySpec):
     tokenizer: Tokenizer = None
     frames: Frames = None
     subsampling: Subsampling = SUBSAMPLING
+    size: SizeChoice = None
     # One, or several that are compared; kept in rising order, each once.
     batch_size: Annotated[
-        list[int] | None, Option("Utterances per batch, by default 30; several, with commas, are compared.")
+        list[int] | None, Option("Utterances per batch, published 30; several, with commas, are compared.")
     ] = Field(default=None, min_length=1)
     max_frames: Annotated[int | None, Option("Frames per batch before padding, instead of --batch-size.")] = Field(
         default=None, gt=0
@@ -70,8 +72,8 @@ class LossSpec(StudySpec):
     buckets: Annotated[int | None, Option("Batch within this many equally filled ranges of length.")] = Field(
         default=None, gt=0
     )
-    batches: Annotated[int | None, Option("Batches to measure, over the whole range of lengths; default 10.")] = Field(
-        default=None, gt=0
+    batches: Annotated[int | None, Option("Batches to measure, over the whole range of lengths; published 10.")] = (
+        Field(default=None, gt=0)
     )
     first: Annotated[int | None, Option("Measure the first batches, this many, instead of --batches.")] = Field(
         default=None, gt=0
@@ -93,7 +95,6 @@ class LossSpec(StudySpec):
     profile_schedule: Annotated[
         ScheduleText, Option("Steps to wait, warm up and record under --profile, and repetitions.", stored=False)
     ] = PROFILE_SCHEDULE
-    rounds: Annotated[int, Option("Rounds, each in fresh processes.")] = Field(default=3, gt=0)
     time_limit_s: Annotated[float, Option("Seconds that one batch of a loss may take in a round.")] = Field(
         default=300.0, gt=0
     )
@@ -137,6 +138,17 @@ class LossSpec(StudySpec):
         return "pairs" if value is True else value or False
 
     @model_validator(mode="after")
+    def _one_size(self) -> LossSpec:
+        names = ("batch_size", "max_frames", "batches", "first")
+        given = [name for name in names if getattr(self, name) is not None]
+        given += [name for name, usual in (("vocab", [VOCAB]), ("dim", DIM)) if getattr(self, name) != usual]
+        if self.size == "fit" and given:
+            flag = given[0].replace("_", "-")
+            raise ValueError(f"--size fit chooses the size of batches, and --{flag} gives it: leave out one of them")
+        self.size = self.size or ("published" if given or not self.is_budgeted else "fit")
+        return self
+
+    @model_validator(mode="after")
     def _one_order(self) -> LossSpec:
         if self.sort:
             order = _SORT_ORDERS[self.sort]
@@ -152,7 +164,7 @@ class LossSpec(StudySpec):
         if self.first is None:
             if self.skip:
                 raise ValueError(f"--skip {self.skip}: needs --first, the number of batches to measure after these")
-            self.batches = self.batches or BATCHES
+            self.batches = self.batches or (None if self.is_fitted else BATCHES)
             return self
         if self.batches not in (None, self.first):
             raise ValueError("--first and --batches: give one of them, not both")
@@ -163,14 +175,19 @@ class LossSpec(StudySpec):
     def _one_batching(self) -> LossSpec:
         if self.max_frames is not None and self.batch_size is not None:
             raise ValueError("--max-frames and --batch-size: give one of them, not both")
-        if self.max_frames is None and self.batch_size is None:
+        if self.max_frames is None and self.batch_size is None and not self.is_fitted:
             self.batch_size = [BATCH_SIZE]
         return self
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the size of batches is chosen for the machine: the header of the run then says which it is."""
+        return self.size == "fit"
 
 
 def plan_of(spec: LossSpec) -> Plan:
     """Return how the rounds of a run are measured."""
-    return replace(spec.plan or LOSS_PLAN, rounds=spec.rounds, time_limit_s=spec.time_limit_s, seed=spec.seed)
+    return replace(spec.plan or LOSS_PLAN, rounds=spec.rounds or 1, time_limit_s=spec.time_limit_s, seed=spec.seed)
 
 
 def check_settings(spec: LossSpec) -> None:

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stopwav.record import Record
-from stopwav.studies.frontier import LARGEST_BATCH, next_batch
-from stopwav.studies.loss.batch_sets import batch_sets
-from stopwav.studies.loss.largest_batch import largest_of
+from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
+from stopwav.studies.loss.batch_sets import BatchSet, batch_sets
+from stopwav.studies.loss.largest_batch import next_size
 from stopwav.studies.loss.rounds import step_key
-from stopwav.studies.loss.spec import BATCH_SIZE, LossSpec
+from stopwav.studies.loss.spec import LossSpec
 from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, Key, PieceKind
 from stopwav.studies.stored_fields import Count, Seconds, StoredFields, StoredList, header_fields, stored_spec
 from stopwav.studies.stored_rounds import StoredRound
@@ -109,13 +109,20 @@ def loss_pieces(record: Record) -> list[PieceKind]:
         *(
             PieceKind(
                 "step",
-                (range(spec.rounds), losses, (batch_set.setting.label,), range(len(batch_set.batches)), ATTEMPTS),
+                (
+                    possible_rounds(spec.rounds),
+                    losses,
+                    (batch_set.setting.label,),
+                    range(len(batch_set.batches)),
+                    ATTEMPTS,
+                ),
                 StoredRound,
             )
             for batch_set in sets
         ),
         PieceKind("largest", (losses, frozenset(spec.vocab), ANY_COUNT)),
         PieceKind("trace", (losses, labels), StoredProfile),
+        SPENT_KIND,
     ]
 
 
@@ -130,20 +137,28 @@ def missing_keys(record: Record) -> Iterator[Key]:
         if ("check", name) not in record:
             yield ("check", name)
     sets = batch_sets(record.header)
-    for index in range(spec.rounds if present and sets else 0):
+    for index in planned_rounds(spec.rounds) if present and sets else ():
         for batch_set in sets:
             for name in present:
-                for number in range(len(batch_set.batches)):
-                    yield from _missing_attempts(record, index, (name, batch_set.setting.label, number))
-    # A run from before the plan had a version may lack the end of its search.
-    if spec.largest_batch and record.header.plan_version >= 1:
-        most = min(LARGEST_BATCH, int(record.header.corpus["count"]))
-        first = min((spec.batch_size or [BATCH_SIZE])[0], most)
+                yield from _missing_batches(record, spec, index, name, batch_set)
+    # A run from before the plan had a version may lack the end of its search; one with a budget ends when that does.
+    if spec.largest_batch and record.header.plan_version >= 1 and not spec.is_budgeted:
         for name in present:
             for vocab in spec.vocab:
-                size = next_batch(largest_of(record, name, vocab), first, most)
+                size = next_size(record, spec, name, vocab)
                 if size is not None:
                     yield ("largest", name, vocab, size)
+
+
+def _missing_batches(record: Record, spec: LossSpec, index: int, name: str, batch_set: BatchSet) -> Iterator[Key]:
+    """What a round of a loss lacks: every batch, or where there is a budget, one batch at the least."""
+    places = [(name, batch_set.setting.label, number) for number in range(len(batch_set.batches))]
+    if spec.is_budgeted:
+        if not any(step_key(index, place, 0) in record for place in places):
+            yield step_key(index, places[0], 0)
+        return
+    for place in places:
+        yield from _missing_attempts(record, index, place)
 
 
 def _missing_attempts(record: Record, index: int, place: tuple[str, str, int]) -> Iterator[Key]:

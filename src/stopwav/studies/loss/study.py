@@ -5,6 +5,7 @@ from __future__ import annotations
 from stopwav.studies.loss.check import problems
 from stopwav.studies.loss.definitions import DEFINITIONS
 from stopwav.studies.loss.document import loss_document
+from stopwav.studies.loss.forecast import forecast
 from stopwav.studies.loss.results import loss_results
 from stopwav.studies.loss.run import loss
 from stopwav.studies.loss.spec import LossSpec
@@ -25,6 +26,7 @@ STUDY = Study(
     missing=missing_keys,
     example={"losses": ["torch"]},
     verb=VERB,
+    forecast=forecast,
     problems=problems,
     failure_codes=("loss-", "rounds-failed"),
 )

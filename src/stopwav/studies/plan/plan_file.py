@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stopwav.errors import StopwavError, suggestion
+from stopwav.studies.budget import QUICK_S
 from stopwav.studies.plan.matrix import Matrix, fill, read_matrix, references
 from stopwav.studies.plan.speechbrain_recipe import holds_recipe
 from stopwav.studies.plan.yaml_file import Node, as_node, kind, parse_yaml, read_yaml, shown
@@ -81,6 +82,10 @@ def planned_runs(root: Node, overrides: Mapping[str, Node]) -> list[PlannedRun]:
     return runs
 
 
+# The settings that a setting of an inner level, or of the command line, takes the place of.
+_REPLACED_BY = {"budget_s": ("rounds", "thorough"), "rounds": ("budget_s",), "thorough": ("budget_s", "rounds")}
+
+
 def _entry(node: Node) -> tuple[Study, Node]:
     entry = node.mapping("an item of studies")
     if len(entry) != 1:
@@ -125,7 +130,11 @@ def _expand(study: Study, node: Node, shared: Mapping[str, Node], overrides: Map
             raise StopwavError(f"{value.key_where}: unknown key {shown(key)} of {study.name}; {hint}")
     settings: dict[str, Node] = {}
     for level in (shared, own, overrides):
-        settings |= _named(study, level)
+        named = _named(study, level)
+        # A budget replaces a fixed plan of an outer level, and a plan a budget.
+        for replaced in _REPLACED_BY.get(next((name for name in _REPLACED_BY if name in named), ""), ()):
+            settings.pop(replaced, None)
+        settings |= named
     if matrix_node is None:
         return [_planned(study, node, settings)]
     matrix = read_matrix(matrix_node)
@@ -142,11 +151,11 @@ def _named(study: Study, level: Mapping[str, Node]) -> dict[str, Node]:
         if name is not None:
             settings[name] = node
     quick = level.get("quick")
-    if quick is not None and "rounds" in study.spec.model_fields:
+    if quick is not None and "budget_s" in study.spec.model_fields:
         if not isinstance(quick.value, bool):
             raise StopwavError(f"{quick.where}: quick should be true or false, not {kind(quick)}")
         if quick.value:
-            settings["rounds"] = replace(quick, value=1)
+            settings.setdefault("budget_s", replace(quick, value=QUICK_S))
     return settings
 
 

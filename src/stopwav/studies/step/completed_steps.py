@@ -74,3 +74,10 @@ def completed_steps(record: Record, rank: int = 0) -> CompletedSteps:
     ]
     by_device = bool(pieces) and pieces[0].data["watched"]["device_s"] is not None
     return CompletedSteps(pieces, by_device)
+
+
+def full_rounds(steps: CompletedSteps) -> CompletedSteps:
+    """Return the steps of those rounds that have as many as any: a round that was stopped has other batches."""
+    count = max((steps.rounds.count(index) for index in set(steps.rounds)), default=0)
+    kept = [piece for piece in steps.pieces if steps.rounds.count(int(piece.key[1])) == count]
+    return CompletedSteps(kept, steps.by_device)

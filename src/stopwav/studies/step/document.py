@@ -30,7 +30,7 @@ from stopwav.stats import Estimate
 from stopwav.studies.step.tree import MOST_ROWS, StepTree, TreeRow
 from stopwav.studies.study import StudyRun
 
-# A mark at the share, explained below the table: there may be one for every row.
+# A mark at the share, explained below the table.
 DOUBT = "~"
 _DOUBT_NOTE = f"{DOUBT} a share that cannot be trusted: hooks cost about as much, or it varies by more than itself"
 # Operators and modules of a profiled step that are listed.
@@ -47,7 +47,8 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
     title = f"Training step of {plain(model, 40)}"
     if not tree.step.metrics:
         return Document(title, findings=(_failure(tree.step),), record=run.record, warned=(tree.step,))
-    settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)
+    size = f"\nSize: {tree.step.params['size']}" if tree.step.params["size"] else ""
+    settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}{size}", quiet=False)
     if detail.labels is not None:
         blocks = (settings, *_labels_found(tree, detail.labels))
         return Document(title, blocks, record=run.record, warned=tuple(tree.warned))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stopwav.errors import StopwavError
 from stopwav.measure.training_step import TrainingJob
 from stopwav.studies.step import reference
-from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.spec import STEPS, StepSpec
 
 if TYPE_CHECKING:
     from stopwav.speech.batches import Batch
@@ -68,6 +68,13 @@ def shapes_of(spec: StepSpec) -> Shapes:
     )
 
 
+def longest_of(spec: StepSpec) -> int:
+    """Return the input frames of the longest utterance of a run of the reference."""
+    from stopwav.speech.shapes import before_subsampling
+
+    return int(before_subsampling(shapes_of(spec)).frames.max())
+
+
 def batches_of(spec: StepSpec) -> list[Batch]:
     """Return the batches of a run of the reference, in input frames, spread over the whole range of lengths."""
     from stopwav.speech.batches import SHUFFLED, SORTED, make_batches, spread
@@ -86,7 +93,7 @@ def batches_of(spec: StepSpec) -> list[Batch]:
         order=SORTED if spec.sort else SHUFFLED,
         seed=spec.seed,
     )
-    return spread(batches, spec.steps)
+    return spread(batches, spec.steps or STEPS)
 
 
 def check_device(device: str) -> str:

@@ -15,8 +15,10 @@ from stopwav.piece import Piece
 from stopwav.record import Record, Result
 from stopwav.stats import Estimate, cluster_ratio, scaled, summarise_rounds
 from stopwav.studies.corpus_header import header_warnings
-from stopwav.studies.step.completed_steps import CompletedSteps, Seconds, completed_steps
+from stopwav.studies.step.completed_steps import CompletedSteps, Seconds, completed_steps, full_rounds
 from stopwav.studies.step.rows import StepRow, folded_rows, label_rows, make_rows
+from stopwav.studies.step.size import size_text, with_size
+from stopwav.studies.step.spec import StepSpec
 
 # A row whose hooks cost more than this share of its time says more about them than about itself.
 MOST_HOOK_SHARE = 0.25
@@ -216,10 +218,14 @@ def _failure_warning(piece: Piece, steps: CompletedSteps) -> Caution:
 
 
 def _params(record: Record, ready: Mapping[str, Any] | None, steps: CompletedSteps) -> dict[str, Any]:
-    spec = record.header.spec
-    settings = ("model", "dtype", "autocast", "compile", "device", "depth", "optimizer", "steps", "rounds", "shapes")
+    spec = with_size(StepSpec(**record.header.spec), record.header.corpus).stored()
+    settings = ("model", "dtype", "autocast", "compile", "device", "depth", "optimizer", "shapes")
     return {
         "kind": "step",
+        # Those that are there.
+        "rounds": len(set(steps.rounds)),
+        "steps": len(set(steps.numbers)),
+        "size": size_text(record.header.corpus),
         **{name: spec[name] for name in (*settings, "max_frames", "batch_size", "sort")},
         # What the frames of the shapes are; a run from before there was a choice took all as encoder frames.
         "frames": record.header.corpus.get("frames", "encoder"),
@@ -253,9 +259,13 @@ def _scale(steps: CompletedSteps) -> float:
 
 
 def _mean(steps: CompletedSteps, seconds: Seconds) -> Estimate:
-    """Seconds per step: every step has a batch of its own, so a round is represented by their mean, not a median."""
+    """Seconds per step: every step has a batch of its own, so a round is represented by their mean, not a median.
+
+    A round that was stopped has other batches than the rest, and does not count, unless it is the only one.
+    """
     rounds = np.array(steps.rounds)
-    return summarise_rounds([[float(np.mean(seconds[rounds == index]))] for index in sorted(set(steps.rounds))])
+    full = sorted(set(full_rounds(steps).rounds))
+    return summarise_rounds([[float(np.mean(seconds[rounds == index]))] for index in full])
 
 
 def _ratio(steps: CompletedSteps, numerators: Seconds, denominators: Seconds, unit: str = "") -> Estimate:

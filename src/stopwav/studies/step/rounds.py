@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from stopwav.errors import StopwavError
@@ -12,7 +13,7 @@ from stopwav.profiling.schedule import parse_schedule
 from stopwav.record import Record, new_path
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.spec import make_header
-from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.spec import STEPS, StepSpec
 from stopwav.studies.step.step_runner import StepRunner
 from stopwav.studies.step.stored_pieces import missing_keys
 from stopwav.studies.traces import traces_folder
@@ -43,13 +44,63 @@ class ThisProcess:
             raise StopwavError(f"step: a step failed: {describe_error(error)}") from error
 
 
-def measure_round(spec: StepSpec, record: Record, index: int, process: StepProcess) -> None:
+class Pace(Protocol):
+    """How fast a round goes: which steps it takes, and for how many of them there is time."""
+
+    @property
+    def numbers(self) -> Sequence[int]: ...
+
+    @property
+    def limit_s(self) -> float: ...
+
+    def warm_up_s(self) -> float | None: ...
+
+    def keeps(self, status: str) -> bool: ...
+
+    def learn(self, step_s: float) -> None: ...
+
+    def has_time(self, done: int) -> bool: ...
+
+    def warms(self, remaining: int) -> bool: ...
+
+
+class Unhurried:
+    """The pace of a fixed plan: every step, whatever it takes."""
+
+    def __init__(self, spec: StepSpec) -> None:
+        self.numbers, self.limit_s = range(spec.steps or STEPS), spec.time_limit_s
+
+    def warm_up_s(self) -> float | None:
+        """No limit."""
+        return None
+
+    def keeps(self, status: str) -> bool:
+        """However it ends, it is a result."""
+        return True
+
+    def learn(self, step_s: float) -> None:
+        """Times change nothing."""
+
+    def has_time(self, done: int) -> bool:
+        """Always."""
+        return True
+
+    def warms(self, remaining: int) -> bool:
+        """Every batch."""
+        return True
+
+
+def measure_round(spec: StepSpec, record: Record, index: int, process: StepProcess, pace: Pace | None = None) -> None:
     """Measure what is not in the record yet; each step is recorded at once, and one that fails ends the round."""
-    missing = [number for number in range(spec.steps) if ("step", index, number) not in record]
+    pace = pace or Unhurried(spec)
+    missing = [number for number in pace.numbers if ("step", index, number) not in record]
     passes = [name for name in _passes(spec, index) if (name, 0) not in record]
-    if _has_failed(record, index) or not (missing or passes):
+    if has_failed(record, index) or not (missing or passes):
         return
-    ready = process.call("warm_up", time_limit_s=spec.time_limit_s)
+    spec.report("warming up", 0, 1)
+    ready = process.call("warm_up", pace.warm_up_s(), time_limit_s=pace.limit_s)
+    if not pace.keeps(ready.status):
+        return
     if ("ready", index) not in record:
         record.append(outcome_to_piece(("ready", index), ready))
     elif not ready.ok:
@@ -59,14 +110,30 @@ def measure_round(spec: StepSpec, record: Record, index: int, process: StepProce
             record.append(outcome_to_piece(key, ready))
     if not ready.ok:
         return
-    for number in missing:
-        outcome = process.call("measure", number, time_limit_s=spec.time_limit_s)
+    spec.report("warming up", 1, 1)
+    pace.learn(min([ready.value["first_s"], *ready.value["warmup_s"]]))
+    if _measure_steps(spec, record, index, process, missing, pace) and passes:
+        _run_passes(spec, record, process, pace)
+
+
+def _measure_steps(
+    spec: StepSpec, record: Record, index: int, process: StepProcess, missing: Sequence[int], pace: Pace
+) -> bool:
+    """Measure these steps as far as there is time; return whether none failed."""
+    before = len(pace.numbers) - len(missing)
+    for done, number in enumerate(missing):
+        if not pace.has_time(before + done):
+            break
+        outcome = process.call("measure", number, pace.warms(len(missing) - done), time_limit_s=pace.limit_s)
+        if not pace.keeps(outcome.status):
+            return False
         record.append(outcome_to_piece(("step", index, number), outcome))
-        spec.report("measuring", index * spec.steps + number + 1, spec.rounds * spec.steps)
+        spec.report(f"round {index + 1}", before + done + 1, len(pace.numbers))
+        spec.show(record, f"round {index + 1}")
         if not outcome.ok:
-            return
-    if passes:
-        _run_passes(spec, record, process)
+            return False
+        pace.learn(outcome.value["clean"]["wall_s"])
+    return True
 
 
 def _passes(spec: StepSpec, index: int) -> list[str]:
@@ -74,23 +141,27 @@ def _passes(spec: StepSpec, index: int) -> list[str]:
     return ["memory", *(["profile"] if spec.profile else [])] if index == 0 else []
 
 
-def _has_failed(record: Record, index: int) -> bool:
-    """Whether a round ended with a failure before it was interrupted: it would end there without an interruption."""
+def has_failed(record: Record, index: int) -> bool:
+    """Return whether a round ended with a failure."""
     pieces = (piece for piece in record.pieces if piece.key[:2] in (["ready", index], ["step", index]))
     return any(piece.status != "ok" for piece in pieces)
 
 
-def _run_passes(spec: StepSpec, record: Record, process: StepProcess) -> None:
+def _run_passes(spec: StepSpec, record: Record, process: StepProcess, pace: Pace) -> None:
     """Measure memory and, where it is asked for, profile, on the batch that takes most."""
-    largest = process.call("largest", time_limit_s=spec.time_limit_s)
+    spec.report("memory", 0, 1)
+    largest = process.call("largest", time_limit_s=pace.limit_s)
     number = largest.value if largest.ok else 0
     if ("memory", 0) not in record:
-        outcome = process.call("memory", number, time_limit_s=spec.time_limit_s)
+        outcome = process.call("memory", number, time_limit_s=pace.limit_s)
         record.append(outcome_to_piece(("memory", 0), outcome))
+    spec.report("memory", 1, 1)
     if spec.profile and ("profile", 0) not in record:
         schedule = parse_schedule(spec.profile_schedule)
         # The profiler slows steps down, and there are as many as the schedule says.
         limit_s = spec.time_limit_s * schedule.steps_of(schedule.repeat)
+        if spec.is_budgeted:
+            limit_s = min(limit_s, pace.limit_s)
         folder = traces_folder(record)
         outcome = process.call("profile", folder, number, spec.profile_schedule, time_limit_s=limit_s)
         record.append(outcome_to_piece(("profile", 0), outcome))
@@ -119,7 +190,7 @@ def device_of(model: Any) -> str:
 def run_own_job(spec: StepSpec, job: TrainingJob) -> Record:
     """Return the run of a job's steps, measured here; of several processes it holds the steps of each."""
     job.model.train()
-    runner = StepRunner(job, depth=spec.depth, modules=spec.modules, steps=spec.steps)
+    runner = StepRunner(job, depth=spec.depth, modules=spec.modules, steps=spec.steps or STEPS)
     rank, count = _rank()
     # Every process measures into a file of its own, and the first one gathers them.
     path = new_path(spec.save, "step") if rank == 0 else new_path(spec.save, f"step-rank{rank}")

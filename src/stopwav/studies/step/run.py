@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
+from stopwav.studies.budget import is_finished, open_budget
 from stopwav.studies.digests import content_digests, outline_digests
+from stopwav.studies.machine_speed import probe_machine
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import check_pieces, open_record
 from stopwav.studies.spec import checked, make_header, signature_of
 from stopwav.studies.step.job import batches_of, is_reference, own_file, reference_sizes, shapes_of
 from stopwav.studies.step.rounds import check_own_job, device_of, measure_round, run_own_job
-from stopwav.studies.step.spec import StepSpec
-from stopwav.studies.step.step_runner import make_runner
+from stopwav.studies.step.size import StepSize, check_memory, fit_size, predicted, size_text, with_size
+from stopwav.studies.step.spec import STEPS, StepSpec
+from stopwav.studies.step.spending import open_worker, spend_budget
 from stopwav.studies.step.stored_pieces import missing_keys
-from stopwav.studies.worker import Worker
 
 
 def step(
@@ -55,16 +58,27 @@ step.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _step_of_name(spec: StepSpec) -> Record:
+    begun_s = time.monotonic()
     with open_record("step", spec, partial(_header, spec)) as record:
         check_pieces(record)
-        if not record.complete:
-            for index in range(spec.rounds):
-                # The process reports no progress, and what does so here cannot be sent to it.
-                arguments = (spec.model_copy(update={"progress": None}),)
-                with Worker(make_runner, arguments, "model", spec.time_limit_s) as worker:
-                    measure_round(spec, record, index, worker)
+        if not is_finished(record, spec):
+            if text := size_text(record.header.corpus):
+                spec.say(text)
+            sized = with_size(spec, record.header.corpus)
+            if spec.is_budgeted:
+                spend_budget(sized, record, open_budget(spec, record, begun_s))
+            else:
+                _follow_plan(sized, record)
             finish_run(record, missing_keys(record))
     return record
+
+
+def _follow_plan(spec: StepSpec, record: Record) -> None:
+    """Measure the rounds of a fixed plan, whatever they take."""
+    for index in range(spec.rounds or 1):
+        spec.report("loading the model", 0, 1)
+        with open_worker(spec, spec.time_limit_s) as worker:
+            measure_round(spec, record, index, worker)
 
 
 def _header(spec: StepSpec) -> Header:
@@ -75,10 +89,21 @@ def _header(spec: StepSpec) -> Header:
         raise StopwavError("step needs PyTorch, which is not installed: pip install 'stopwav[torch]'")
     if not is_reference(spec.model):
         path, _ = own_file(spec.model)
-        return make_header("step", spec, digests=content_digests([path]))
+        corpus = {"size": StepSize(None, None, STEPS).to_json()} if spec.is_fitted else {}
+        return make_header("step", spec, corpus=corpus, digests=content_digests([path]))
     from stopwav.speech.shapes import shapes_to_json
 
-    reference_sizes(spec)
-    batches_of(spec)
+    sizes, machine = reference_sizes(spec), probe_machine(spec.device, spec.memory_limit_gb)
+    if spec.is_fitted:
+        size = fit_size(spec, sizes, machine)
+    else:
+        seconds, peak_bytes = predicted(spec, batches_of(spec), sizes, machine)
+        size = StepSize(spec.max_frames, spec.batch_size, spec.steps or STEPS, "", seconds, peak_bytes)
+    caution = check_memory(spec, size.peak_bytes or 0.0, machine)
     digests = outline_digests([spec.shapes, spec.tokenizer])
-    return make_header("step", spec, corpus=shapes_to_json(shapes_of(spec)), digests=digests)
+    corpus = {**shapes_to_json(shapes_of(spec)), "size": size.to_json()}
+    header = make_header("step", spec, corpus=corpus, digests=digests)
+    if caution is not None:
+        spec.say(caution.message)
+        header.warnings.append({"code": caution.code, "message": caution.message})
+    return header

@@ -23,12 +23,14 @@ from stopwav.measure.training_step import (
     as_batch,
     run_step,
 )
-from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.spec import STEPS, StepSpec
 
 # As METHOD has it for calls: the first one apart, then three at least, and a second's worth.
 WARMUP_STEPS = 3
 WARMUP_S = 1.0
 MOST_WARMUP_STEPS = 20
+# Of a round with a budget, first step and warm-up take this share at most, but for the first step itself.
+WARMUP_SHARE = 0.3
 # Changes of row that are timed to know the cost of one.
 PROBES = 1000
 # No screen is wider than a timeline of so many moments.
@@ -56,17 +58,21 @@ class StepRunner:
         self._walks = False
         self.rows = _rows(job.model, depth, modules)
 
-    def warm_up(self) -> dict[str, Any]:
-        """Run the first step and the warm-up, on the first batch; return their times and the rows of the model."""
+    def warm_up(self, time_s: float | None = None) -> dict[str, Any]:
+        """Run the first step and the warm-up, on the first batch; return their times and the rows of the model.
+
+        `time_s` is the time of the whole round, a part of which is for this; None is no limit.
+        """
         first_s = self._clean(0)[0].wall_s
         warmup_s: list[float] = []
-        while len(warmup_s) < MOST_WARMUP_STEPS:
+        while len(warmup_s) < MOST_WARMUP_STEPS and self._has_time(first_s, warmup_s, time_s):
             # Processes that train together run as many steps each, whatever their clocks say.
             if len(warmup_s) >= WARMUP_STEPS and (self._distributed or sum(warmup_s) >= WARMUP_S):
                 break
             warmup_s.append(self._clean(0)[0].wall_s)
         # Hooks have a first time too.
-        self._profiled(0)
+        if self._has_time(first_s, warmup_s, time_s):
+            self._profiled(0)
         return {
             "load_s": self._load_s,
             "first_s": first_s,
@@ -80,10 +86,16 @@ class StepRunner:
             "device": self._job.device,
         }
 
-    def measure(self, index: int) -> dict[str, Any]:
+    @staticmethod
+    def _has_time(first_s: float, warmup_s: Sequence[float], time_s: float | None) -> bool:
+        """Whether one more step keeps the warm-up within its part of a round."""
+        return time_s is None or first_s + sum(warmup_s) + min([first_s, *warmup_s]) <= WARMUP_SHARE * time_s
+
+    def measure(self, index: int, warm: bool = True) -> dict[str, Any]:
         """Time a step without hooks and one with them, on the same batch, in alternating order, after a warm-up."""
         # A batch is a shape of its own: the first step on it may choose algorithms and ask for memory.
-        self._clean(index)
+        if warm:
+            self._clean(index)
         if index % 2 == 0:
             clean, batch = self._clean(index)
             profiled, profiler = self._profiled(index)
@@ -179,7 +191,9 @@ def make_runner(spec: StepSpec) -> StepRunner:
         limit_host_memory(round(spec.memory_limit_gb * 1e9))
     start_s = perf_counter()
     job = make_job(spec)
-    return StepRunner(job, depth=spec.depth, modules=spec.modules, steps=spec.steps, load_s=perf_counter() - start_s)
+    return StepRunner(
+        job, depth=spec.depth, modules=spec.modules, steps=spec.steps or STEPS, load_s=perf_counter() - start_s
+    )
 
 
 @contextmanager

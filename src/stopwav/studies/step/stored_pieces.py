@@ -8,8 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from stopwav.record import Record
+from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
-from stopwav.studies.step.spec import StepSpec
+from stopwav.studies.step.size import with_size
+from stopwav.studies.step.spec import STEPS, StepSpec
 from stopwav.studies.stored_fields import Bytes, Count, PositiveSeconds, Seconds, StoredFields, StoredList, stored_spec
 
 # A row, a phase, and the seconds by the wall and by the device.
@@ -116,8 +118,8 @@ class StoredOperatorTables(StoredFields):
 
 def step_pieces(record: Record) -> list[PieceKind]:
     """Return the pieces that a run may hold."""
-    spec = stored_spec(StepSpec, record.header)
-    rounds, steps = range(spec.rounds), range(spec.steps)
+    spec = with_size(stored_spec(StepSpec, record.header), record.header.corpus)
+    rounds, steps = possible_rounds(spec.rounds), range(spec.steps or STEPS)
     return [
         PieceKind("ready", (rounds,), StoredReady),
         PieceKind("step", (rounds, steps), StoredStep),
@@ -125,13 +127,14 @@ def step_pieces(record: Record) -> list[PieceKind]:
         PieceKind("profile", (range(1),), StoredOperatorTables),
         # The steps of the other processes of a distributed run.
         PieceKind("rank", (ANY_COUNT, ("step",), rounds, steps), StoredStep),
+        SPENT_KIND,
     ]
 
 
 def missing_keys(record: Record) -> Iterator[Key]:
     """Yield what the run lacks of each round; a process that did not load, and a step that failed, end theirs."""
-    spec = stored_spec(StepSpec, record.header)
-    for index in range(spec.rounds):
+    spec = with_size(stored_spec(StepSpec, record.header), record.header.corpus)
+    for index in planned_rounds(spec.rounds):
         yield from _missing_in_round(record, spec, index)
 
 
@@ -141,11 +144,12 @@ def _missing_in_round(record: Record, spec: StepSpec, index: int) -> Iterator[Ke
         yield ("ready", index)
     elif ready.status != "ok":
         return
-    for number in range(spec.steps):
-        piece = record.find(("step", index, number))
-        if piece is None:
+    pieces = [record.find(("step", index, number)) for number in range(spec.steps or STEPS)]
+    for number, piece in enumerate(pieces):
+        # Where there is a budget, one step is enough.
+        if piece is None and not (spec.is_budgeted and any(pieces)):
             yield ("step", index, number)
-        elif piece.status != "ok":
+        elif piece is not None and piece.status != "ok":
             return
     if index == 0:
         passes = ["memory", *(["profile"] if spec.profile else [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stopwav.studies.step.definitions import DEFINITIONS
 from stopwav.studies.step.document import step_comparison, step_document
+from stopwav.studies.step.forecast import forecast
 from stopwav.studies.step.results import step_results
 from stopwav.studies.step.run import step
 from stopwav.studies.step.spec import StepSpec
@@ -24,6 +25,7 @@ STUDY = Study(
     missing=missing_keys,
     example={"model": "conformer-transducer"},
     verb=VERB,
+    forecast=forecast,
     comparison=step_comparison,
     failure_codes=("step-",),
 )

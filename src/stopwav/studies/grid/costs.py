@@ -1,0 +1,88 @@
+"""The cost of a cell in time and memory: measured, or predicted from the cells that were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from stopwav.measure.rounds import Measurement
+from stopwav.measure.visit import LONG_CALL_S
+from stopwav.studies.forecast import ASSUMED_LOAD_S
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.spec import GridSpec, device_of, plan_of
+
+# From this share of the memory on a cell has a process of its own: what those before it leave may be as much again.
+NEAR_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The seconds of a call of each measured cell, and of loading the engine."""
+
+    calls_s: Mapping[GridCell, float]
+    load_s: float
+
+    def call_s(self, cell: GridCell) -> float | None:
+        """The seconds of a call: measured, or those of the cell with the nearest audio, in proportion; else None."""
+        if cell in self.calls_s:
+            return self.calls_s[cell]
+        if not self.calls_s:
+            return None
+        nearest = min(self.calls_s, key=lambda other: abs(math.log(other.audio_s / cell.audio_s)))
+        return self.calls_s[nearest] * cell.audio_s / nearest.audio_s
+
+    def least_s(self, cell: GridCell, *, peaks: bool) -> float:
+        """The seconds of the shortest visit: one call, and one more for memory where that is asked for."""
+        call_s = self.call_s(cell) or 0.0
+        return 2 * call_s if peaks and call_s < LONG_CALL_S else call_s
+
+
+def costs_of(measured: Mapping[GridCell, Measurement]) -> Costs:
+    """Return the costs that the rounds so far show."""
+    good = {cell: measurement.good for cell, measurement in measured.items() if measurement.good}
+    loads_s = [round_.load_s for rounds in good.values() for round_ in rounds if round_.opened and round_.load_s]
+    calls_s = {cell: median(round_.median_s for round_ in rounds) for cell, rounds in good.items()}
+    return Costs(calls_s, median(loads_s) if loads_s else ASSUMED_LOAD_S)
+
+
+def is_near_limit(
+    spec: GridSpec, machine: Mapping[str, Any], measured: Mapping[GridCell, Measurement], cell: GridCell
+) -> bool:
+    """Return whether a cell may come near the limit of the machine's memory, of the host or of the device.
+
+    Its peak is that of the largest cell below it, in proportion to the audio, and to the duration once more where that
+    is longer: the memory of attention grows with its square.
+    """
+    below = [
+        (other, measurement)
+        for other, measurement in measured.items()
+        if other.audio_s <= cell.audio_s and measurement.good
+    ]
+    if not below:
+        return False
+    nearest, measurement = max(below, key=lambda pair: (pair[0].audio_s, pair[0].duration_s))
+    growth = cell.audio_s / nearest.audio_s * max(1.0, cell.duration_s / nearest.duration_s)
+    for round_ in measurement.good:
+        host, cuda = round_.memory, round_.cuda_memory
+        peaks = [] if host is None else [(host.baseline_bytes, host.peak_bytes, _host_limit_bytes(spec, machine))]
+        if cuda is not None:
+            peaks.append((cuda.baseline.device_bytes, cuda.peak.device_bytes, _device_limit_bytes(spec, machine)))
+        for baseline, peak, limit in peaks:
+            if baseline + growth * (peak - baseline) > NEAR_SHARE * limit:
+                return True
+    return False
+
+
+def _host_limit_bytes(spec: GridSpec, machine: Mapping[str, Any]) -> float:
+    limits = [plan_of(spec).memory_limit_bytes, machine.get("memory_limit_bytes"), machine.get("memory_bytes")]
+    return min((float(limit) for limit in limits if limit), default=math.inf)
+
+
+def _device_limit_bytes(spec: GridSpec, machine: Mapping[str, Any]) -> float:
+    gpus: list[Any] = machine.get("gpus") or []
+    _, _, number = device_of(spec).partition(":")
+    index = int(number) if number.isdigit() else 0
+    return float(gpus[index].get("memory_bytes") or math.inf) if index < len(gpus) else math.inf

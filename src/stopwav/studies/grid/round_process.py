@@ -1,0 +1,103 @@
+"""The process of a round: it loads the engine once and visits one cell after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stopwav.measure.plan import Plan
+from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.rounds import Round
+from stopwav.measure.visit import Visitor
+from stopwav.studies.audio_input import located
+from stopwav.studies.grid.cell import GridCell, cell_call, load_engine
+from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
+
+if TYPE_CHECKING:
+    from stopwav.engines.protocol import AudioProcessor, Engine
+
+# What a cell may suffer from those before it in its process, such as memory that they left: it is tried again in a
+# process of its own, so that its failure is its own. One that hung would only take its time limit again.
+TRIED_AGAIN = ("oom", "crashed", "error")
+
+
+class CellVisitor:
+    """Inside the process: loads the engine at its first visit, and measures a cell at each."""
+
+    def __init__(self, engine: str, audio: str, seed: int, device: str, memory_limit_bytes: int | None) -> None:
+        self._name, self._audio, self._seed = engine, located(audio), seed
+        self._visitor = Visitor(device, memory_limit_bytes)
+        self._engine: Engine | AudioProcessor | None = None
+        self._load_s = 0.0
+
+    def visit(self, cell: GridCell, plan: Plan, is_largest: bool, peaks: bool) -> Round:
+        """Return a round of the cell; its load time is that of the engine and of its own input."""
+        setup: Callable[[], Callable[[], object]] = partial(self._setup, cell)
+        round_ = self._visitor.visit(setup, plan, is_largest=is_largest, peaks=peaks)
+        return round_ if round_.opened else replace(round_, load_s=self._load_s + (round_.load_s or 0.0))
+
+    def _setup(self, cell: GridCell) -> Callable[[], object]:
+        if self._engine is None:
+            start_s = time.perf_counter()
+            self._engine = load_engine(self._name)
+            self._load_s = time.perf_counter() - start_s
+        return cell_call(self._engine, cell, self._audio, self._seed)
+
+
+class RoundProcess:
+    """Visits cells in a process that is started when first asked, and again behind a cell that ended it."""
+
+    def __init__(self, spec: GridSpec) -> None:
+        limit_bytes = plan_of(spec).memory_limit_bytes
+        self._arguments = (engine_of(spec), spec.audio, spec.seed, device_of(spec), limit_bytes)
+        self._process: FreshProcess | None = None
+        self._visited: list[GridCell] = []
+
+    def visit(self, cell: GridCell, plan: Plan, *, alone: bool = False, peaks: bool = True) -> Round:
+        """Return a round of a cell, in a process of its own where that is asked for or it failed behind others."""
+        if alone:
+            self.close()
+        shared = bool(self._visited)
+        round_ = self._ask(cell, plan, peaks)
+        if shared and round_.status in TRIED_AGAIN:
+            round_ = self._ask(cell, plan, peaks)
+        if alone:
+            self.close()
+        return round_
+
+    def close(self) -> None:
+        """End the process; the next visit starts another."""
+        if self._process is not None:
+            self._process.close()
+        self._process, self._visited = None, []
+
+    def __enter__(self) -> RoundProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _ask(self, cell: GridCell, plan: Plan, peaks: bool) -> Round:
+        outcome = self._start(plan)
+        if outcome.ok and self._process is not None:
+            is_largest = all(
+                cell.audio_s >= other.audio_s and cell.duration_s >= other.duration_s for other in self._visited
+            )
+            limit_s = plan.time_limit_s
+            outcome = self._process.call("visit", cell, plan, is_largest, peaks, time_limit_s=limit_s)
+        if not outcome.ok:
+            self.close()  # it may hold half of its work
+            return Round(0, outcome.status, outcome.message, outcome.last_words)
+        self._visited.append(cell)
+        round_: Round = outcome.value
+        return round_
+
+    def _start(self, plan: Plan) -> Outcome:
+        if self._process is not None:
+            return Outcome("ok")
+        factory: Callable[..., object] = CellVisitor
+        self._process = FreshProcess(factory, *self._arguments)
+        return self._process.start(plan.time_limit_s)

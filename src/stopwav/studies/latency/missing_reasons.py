@@ -1,0 +1,41 @@
+"""Why numbers and intervals of a latency run are missing, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stopwav.record import Result
+from stopwav.stats import Estimate, minimum_count
+from stopwav.studies.latency.definitions import label_of, shown_sections
+from stopwav.studies.latency.metrics import SAID
+
+# Where the count stands in a reason; no note holds it.
+_COUNT = "\0"
+
+
+def missing_reasons(results: Sequence[Result]) -> Iterator[str]:
+    """Yield why numbers and intervals of the table are missing, each reason once with the rows that it is about."""
+    counts: dict[str, list[int]] = {}
+    labels: dict[str, dict[str, None]] = {}
+    for _, metrics in shown_sections(results):
+        for metric, unit in metrics.items():
+            for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
+                if estimate.low is None and estimate.note and estimate.code not in SAID:
+                    reason, count = _reason(estimate, metric)
+                    counts.setdefault(reason, []).append(count)
+                    labels.setdefault(reason, {})[label_of(metric, unit)] = None
+    for reason, about in labels.items():
+        low, high = min(counts[reason]), max(counts[reason])
+        shown = str(low) if low == high else f"{low}–{high}"
+        yield f"{reason.replace(_COUNT, shown)}: {'; '.join(about)}"
+
+
+def _reason(estimate: Estimate, metric: str) -> tuple[str, int]:
+    """The reason, with a mark in the place of its count, and the count, in which alone many reasons differ."""
+    if estimate.effective_n is None and estimate.code != "too-few":
+        return estimate.note, 0
+    percent = metric.rpartition("_p")[2]
+    needed = minimum_count(int(percent) / 100)
+    if estimate.effective_n is None:
+        return f"needs {needed} events, has {_COUNT}", estimate.n
+    return f"effective n {_COUNT}; a P{percent} interval needs {needed}", estimate.effective_n
