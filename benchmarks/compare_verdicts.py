@@ -21,7 +21,7 @@ import stopwav
 from stopwav.stats.change import Change
 from stopwav.studies.budget import parse_time
 from stopwav.studies.compare.pieces import Sample
-from stopwav.studies.compare.results import read_run
+from stopwav.studies.compare.run_data import read_run
 
 SLOWER = f"{Path(__file__).parent / 'slower_moonshine.py'}:SlowerMoonshine"
 

@@ -1,7 +1,7 @@
 """docs/reference/json.md: the output of `--json`, and the exit codes."""
 
 from reference.markdown import fenced, page, table
-from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_UNUSABLE
+from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_TERMINATED, EXIT_UNUSABLE
 
 STUDY = """
 Every study, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx
@@ -176,7 +176,8 @@ def render() -> str:
             str(EXIT_UNUSABLE),
             "nothing was measured, or the command was wrong; the reason is one line on standard error",
         ),
-        (str(EXIT_INTERRUPTED), "Ctrl-C; `--resume` continues the run"),
+        (str(EXIT_INTERRUPTED), "Ctrl-C: what was printed is of what was measured; `--resume` continues the run"),
+        (str(EXIT_TERMINATED), "SIGTERM, the same"),
     )
     return page(
         "JSON and exit codes",

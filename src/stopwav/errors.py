@@ -23,9 +23,9 @@ class Caution:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return advice on an unknown name: the known name most like it, or else all of them followed by `otherwise`."""
+    """Return advice on an unknown name: the known name most like it, or else `otherwise`, or else all of them."""
     import difflib
 
     names = list(known)
     similar = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean {similar[0]!r}?" if similar else f"there are {', '.join(names)}{otherwise}"
+    return f"did you mean {similar[0]!r}?" if similar else otherwise or f"there are {', '.join(names)}"

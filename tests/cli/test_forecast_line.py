@@ -27,7 +27,7 @@ def test_the_time_of_a_grid_by_hand(tmp_path: Path) -> None:
     line = forecast_line(grid.STUDY, settings) or ""
     assert line.startswith("stopwav: estimated 47 min (")
     assert "RTF 1 and 3 s of loading assumed for fake" in line
-    assert line.endswith("for less: --quick, or fewer --rounds, --durations or --batch-sizes")
+    assert line.endswith("for less: --budget 5min, not a fixed plan")
     assert "\n" not in line
 
 
@@ -69,9 +69,11 @@ def test_the_verbs_print_it_unless_they_resume(
         raise stopwav.StopwavError("nothing is measured here")
 
     monkeypatch.setattr(study, "STUDY", replace(study.STUDY, run=refuse))
-    printed = command(*arguments, "--save", tmp_path).stderr
+    printed = command(*arguments, "--save", tmp_path, "--thorough").stderr
     assert printed.index("estimated") < printed.index("nothing is measured here")
-    assert "estimated" not in command(*arguments, "--save", tmp_path, "--resume").stderr
+    assert "estimated" not in command(*arguments, "--save", tmp_path, "--thorough", "--resume").stderr
+    # A budget is no estimate.
+    assert "estimated" not in command(*arguments, "--save", tmp_path).stderr
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,3 @@ def test_the_verbs_print_it_unless_they_resume(
 )
 def test_a_time_as_a_person_says_it(seconds: float | None, text: str) -> None:
     assert about(seconds) == text
-
-
-def test_what_is_quick_already_is_not_told_to_be(tmp_path: Path) -> None:
-    assert compare_line(tmp_path, rounds=1).endswith("for less: fewer --samples or --frames")

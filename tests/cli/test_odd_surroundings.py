@@ -32,7 +32,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         "stopwav.speech.shapes.load_shapes",
         "stopwav.profiling.trace_merge.merge_traces",
         "stopwav.record.Record.read",
-        "stopwav.studies.latency.run.load_corpus",
+        "stopwav.studies.latency.selection.load_corpus",
     ):
         monkeypatch.setattr(name, begun)
 

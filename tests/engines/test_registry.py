@@ -33,7 +33,7 @@ def test_a_spec_is_parsed(text: str, name: str, source: str | None, options: dic
         ("fake,beam", "'beam' is not key=value"),
         ("pocketsphynx", "did you mean 'pocketsphinx'"),
         ("profile.yaml", "is read by `stopwav grid FILE`, `stopwav run FILE` and in plan files"),
-        ("qqq", "there are pocketsphinx"),
+        ("qqq", "`stopwav engines` lists them"),
         ("fake,beam=3", "it takes service_ms"),
         ("pocketsphinx,beam=3", "takes no options"),
         ("nowhere.py:X", "no file 'nowhere.py'"),

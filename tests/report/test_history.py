@@ -116,7 +116,7 @@ def test_runs_stand_in_the_order_of_time(folder: Path) -> None:
     assert [Path(file["where"]).name for file in printed["skipped"]] == ["notes.jsonl"]
     assert not (folder / "history.html").exists()
     for run in printed["runs"]:
-        assert set(run) == {"study", "run", "results", "started", "machine", "page"}
+        assert set(run) == {"study", "run", "results", "verdicts", "started", "machine", "page"}
 
 
 def test_a_page_elsewhere_still_leads_to_the_reports(folder: Path) -> None:

@@ -160,7 +160,8 @@ def find_entry(spec: EngineSpec) -> EngineEntry | None:
         return None
     entry = next((entry for entry in available() if entry.name == spec.name), None)
     if entry is None:
-        hint = suggestion(spec.name, [entry.name for entry in available()], ", or your own my_engine.py:Class")
+        otherwise = "`stopwav engines` lists them; one of your own is my_engine.py:Class"
+        hint = suggestion(spec.name, [entry.name for entry in available()], otherwise)
         if spec.name.endswith((".yaml", ".yml")):
             hint = "a SpeechBrain recipe is read by `stopwav grid FILE`, `stopwav run FILE` and in plan files"
         raise StopwavError(f"unknown engine {spec.name!r}: {hint}")

@@ -211,7 +211,7 @@ def installed_losses(device: str) -> list[str]:
 def _find_listed(name: str) -> ListedLoss:
     names = [listed.name for listed in BUILT_IN]
     if name not in names:
-        hint = suggestion(name, names, ", or your own my_loss.py:my_loss")
+        hint = suggestion(name, names, f"there are {', '.join(names)}, or your own my_loss.py:my_loss")
         raise StopwavError(f"unknown loss {name!r}: {hint}")
     return BUILT_IN[names.index(name)]
 

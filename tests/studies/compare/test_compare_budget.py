@@ -18,7 +18,7 @@ from stopwav.studies.budget import Budget, spent_s
 from stopwav.studies.compare import passes
 from stopwav.studies.compare import run as run_module
 from stopwav.studies.compare.passes import describe_engine
-from stopwav.studies.compare.results import read_run
+from stopwav.studies.compare.run_data import read_run
 from stopwav.studies.compare.schedule import next_work, open_questions, sweep_work
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.study import StudyRun

@@ -105,11 +105,11 @@ def test_an_implausible_cell_is_taken_again_first_and_flagged_if_it_stays(tmp_pa
 def test_one_process_decides_nothing_and_a_few_rounds_do(tmp_path: Path) -> None:
     one = budgeted(tmp_path / "one", {SMALL: [0.05]})
     (cell,) = by_place(one).values()
-    assert (cell.params["pace"], cell.params["rule"], cell.params["rounds"]) == ("undecided", "anytime", 1)
+    assert (cell.params["real_time"], cell.params["rule"], cell.params["rounds"]) == ("undecided", "anytime", 1)
     assert "Faster than real time" not in command("report", one.path).stdout
     four = budgeted(tmp_path / "four", {SMALL: [0.05, 0.051, 0.049, 0.05]})
     (cell,) = by_place(four).values()
-    assert (cell.params["pace"], cell.params["rounds"]) == ("above", 4)
+    assert (cell.params["real_time"], cell.params["rounds"]) == ("above", 4)
     shown = " ".join(command("report", four.path).stdout.split())
     assert "confidence sequence, valid at any stop" in shown
 
@@ -133,7 +133,7 @@ def test_a_grid_stops_when_all_is_precise_and_decided(tmp_path: Path) -> None:
     assert spent_s(record) < 50
     for cell in by_place(record).values():
         assert cell.params["rounds"] >= 3
-        assert cell.params["pace"] == "above"
+        assert cell.params["real_time"] == "above"
         assert cell.metrics["first_call_time"].value is not None
     assert command("report", record.path).code == 0
 

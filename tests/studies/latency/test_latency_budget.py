@@ -82,7 +82,8 @@ def test_more_time_continues_a_finished_run_and_the_same_does_not(tiny_corpus: M
     before = first.path.read_bytes()
     again = run("fake", corpus, tmp_path, rounds=None, budget_s=spent_s(first) * 0.9, resume=True)
     assert (again.path, again.path.read_bytes()) == (first.path, before)
-    more = run("fake", corpus, tmp_path, rounds=None, budget_s=spent_s(first) + 4.0, resume=True)
+    # A precision that no interval has: otherwise the run may end before its time is spent.
+    more = run("fake", corpus, tmp_path, rounds=None, budget_s=spent_s(first) + 4.0, precision=1e-9, resume=True)
     assert more.path == first.path
     assert more.path.read_bytes().startswith(before)
     assert len(rounds_of(more)) > len(rounds_of(first))

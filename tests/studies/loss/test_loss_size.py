@@ -122,7 +122,7 @@ def test_the_chosen_size_is_in_the_header_and_the_same_command_resumes(tmp_path:
     stopped = stopwav.Record.read(path)
     assert not stopped.complete
     (setting,) = stopped.header.corpus["settings"]
-    assert said == [size_text(stopped.header.corpus)]
+    assert said[1:] == [size_text(stopped.header.corpus)]
     assert stopped.header.spec["batch_size"] is None
     (result,) = stopwav.results(stopped)
     assert result.params["batch_size"] == setting["setting"]["batch_size"]

@@ -60,7 +60,7 @@ def test_keys_are_the_flags_names_or_the_parameters() -> None:
         (run,) = planned(f"{key}: 1e1\n{ENGINES}")
         assert run.arguments["time_limit_s"] == 10.0
     (run,) = planned("studies: [{latency: {engine: fake, quick: yes}}]")
-    assert run.arguments == {"engines": ["fake"], "rounds": 1}
+    assert run.arguments == {"engines": ["fake"], "budget_s": 60.0}
     (run,) = planned("studies: [{latency: {engine: fake, rounds: 4, quick: no}}]")
     assert run.arguments["rounds"] == 4
 
@@ -163,7 +163,8 @@ LATENCY = "studies:\n  - latency:\n      engines: [fake]\n      "
         ("study: []", "plan.yaml:1:1: no `studies`, the list of what to run; rename 'study'?"),
         ("- latency", "plan.yaml:1:1: the file must be a mapping"),
         ("just words", "plan.yaml:1:1: the file must be a mapping"),
-        (f"{ENGINES}  - latency: {{engine: fake, rounds: 3}}", "plan.yaml:4:5: asks for the same run as plan.yaml:2:5"),
+        (f"{ENGINES}  - latency: {{engine: fake, corpus: bundled}}",
+         "plan.yaml:4:5: asks for the same run as plan.yaml:2:5"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:

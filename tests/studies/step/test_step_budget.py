@@ -204,7 +204,7 @@ def test_a_stopped_run_is_resumed_with_what_is_left(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.jsonl")
     stopped = Record.read(path)
     assert not stopped.complete
-    assert said == [size_text(stopped.header.corpus)]
+    assert said[1:] == [size_text(stopped.header.corpus)]
     result = stopwav.results(stopped)[0]
     assert result.metrics["step_time"].value is not None
     assert "incomplete" in [warning.code for warning in result.warnings]

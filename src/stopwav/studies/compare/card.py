@@ -11,7 +11,7 @@ from stopwav.record import Record, Result
 from stopwav.stats import Estimate
 from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
-from stopwav.studies.compare.results import RunData, rounds_of
+from stopwav.studies.compare.run_data import RunData, rounds_of
 from stopwav.studies.compare.verdicts import ENERGY, FEWEST_TO_DECIDE, PairVerdict, length_verdicts, overall_verdicts
 from stopwav.studies.study import StudyRun
 

@@ -13,7 +13,7 @@ from stopwav.studies.budget import time_text
 from stopwav.studies.compare.card import Card
 from stopwav.studies.compare.energy import NO_METER, meter_text
 from stopwav.studies.compare.expectation import JudgedExpectation
-from stopwav.studies.compare.results import RunData
+from stopwav.studies.compare.run_data import RunData
 from stopwav.studies.compare.verdicts import ENERGY, LATENCIES, PairVerdict
 from stopwav.studies.growth import growth_text
 from stopwav.studies.study import StudyRun

@@ -70,6 +70,7 @@ def _describe(
     if loaded.status == "timeout" and worker.load_limit_s < LOAD_LIMIT_S:
         return False  # the end of the budget cut it short, which is no result
     if not loaded.ok:
+        spec.say(f"{key[1]}: {loaded.message}")
         record.append(outcome_to_piece(key, loaded, {"loaded": False}))
         return False
     method, *arguments = call

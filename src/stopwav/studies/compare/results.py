@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from stopwav.errors import Caution, Status
@@ -12,30 +10,24 @@ from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record,
 from stopwav.stats import (
     FEWEST_POINTS,
     Estimate,
-    Rule,
     cluster_mean,
     cluster_percentiles,
     cluster_ratio,
     fit_growth,
-    implausible_cells,
     summarise_rounds,
 )
 from stopwav.stats.estimate import inverse, scaled
-from stopwav.studies.budget import SPENT, verdict_rule
 from stopwav.studies.compare.energy import (
-    Energy,
     disagreement_warnings,
     energy_metrics,
-    energy_of,
     overall_energy,
     small_net_warnings,
 )
 from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
-from stopwav.studies.compare.external_meter import external_log
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
-from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure, read_engines
-from stopwav.studies.compare.spec import CompareSpec
-from stopwav.studies.corpus_header import engine_names, failed_utterances, header_warnings
+from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure
+from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_run, rounds_of
+from stopwav.studies.corpus_header import failed_utterances, header_warnings
 from stopwav.studies.definition import ERROR_RATES
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
@@ -46,58 +38,8 @@ _NO_PARAMETERS = "unknown: the engine reports no parameter count"
 _NO_TOKENS = "the engine does not report them"
 
 
-@dataclass(frozen=True)
-class RunData:
-    """The content of a run, read back: results, verdicts and document are computed from it."""
-
-    spec: CompareSpec
-    engines: list[EngineData]
-    energy: Energy | None
-    # How verdicts on latency and energy are made.
-    rule: Rule = "fixed"
-    # Seconds that a round took and that the run has spent, where it has a budget.
-    round_s: float | None = None
-    spent_s: float = 0.0
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds that are there, of the engine that has most."""
-        return max((len(rounds_of(engine)) for engine in self.engines), default=0)
-
-
-def rounds_of(engine: EngineData) -> set[int]:
-    """Return the rounds in which an engine was measured."""
-    lengths = (round_.index for measured in engine.lengths.values() for round_ in measured.good)
-    return {sample.round for sample in engine.samples} | set(lengths)
-
-
-def read_run(record: Record) -> RunData:
-    """Return what a run holds."""
-    spec = CompareSpec(**record.header.spec)
-    log, fault = external_log(record)
-    engines = read_engines(record, engine_names(spec.engines), log)
-    spent = [float(piece.data["seconds"]) for piece in record.pieces if piece.key[0] == SPENT]
-    return RunData(
-        spec,
-        engines,
-        energy_of(record, engines, log, fault),
-        verdict_rule(record),
-        # The first is that of the description, the second that of the first sweep, which has a time of its own.
-        median(spent[2:] or spent[1:]) if len(spent) > 1 else None,
-        sum(spent),
-    )
-
-
-def implausible_lengths(engine: EngineData) -> list[int]:
-    """Return the lengths whose latency does not fit to that at the others, in frames."""
-    times = {frames: measured.time.value for frames, measured in engine.lengths.items()}
-    return [
-        int(frames) for frames, _ in implausible_cells({(frames, 1): time for frames, time in times.items() if time})
-    ]
-
-
 def compare_results(record: Record) -> list[Result]:
-    """Return a result per engine, then one per engine and length, then a scaling fit per engine with two lengths."""
+    """Return a result per engine, then one per engine and length, then a scaling fit per engine with enough lengths."""
     data = read_run(record)
     warnings = tuple(_run_warnings(record, data))
     return [

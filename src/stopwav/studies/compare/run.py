@@ -18,7 +18,7 @@ from stopwav.studies.compare.expectation import parse_expectation
 from stopwav.studies.compare.external_meter import await_readings, check_meter_log
 from stopwav.studies.compare.passes import describe_engine
 from stopwav.studies.compare.pieces import load_failure
-from stopwav.studies.compare.results import read_run
+from stopwav.studies.compare.run_data import read_run
 from stopwav.studies.compare.schedule import next_index, next_work, planned_work, sweep_work
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.compare.stored_pieces import missing_keys

@@ -14,7 +14,7 @@ from stopwav.studies.budget import FEWEST_ROUNDS, Budget, half_width
 from stopwav.studies.compare.engine_rounds import Work
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import EngineData
-from stopwav.studies.compare.results import RunData, implausible_lengths
+from stopwav.studies.compare.run_data import RunData, implausible_lengths
 from stopwav.studies.compare.spec import CompareSpec, round_inputs
 from stopwav.studies.compare.verdicts import LATENCIES, length_verdicts, overall_verdicts
 from stopwav.studies.stored_rounds import skip_reason

@@ -7,8 +7,9 @@ from stopwav.studies.compare.comparable import COMPARABLE
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.document import compare_document
 from stopwav.studies.compare.forecast import forecast, problems, speeds
-from stopwav.studies.compare.results import compare_results, compare_texts, read_run
+from stopwav.studies.compare.results import compare_results, compare_texts
 from stopwav.studies.compare.run import compare
+from stopwav.studies.compare.run_data import read_run
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.compare.stored_pieces import compare_pieces, missing_keys
 from stopwav.studies.study import Study, lazily

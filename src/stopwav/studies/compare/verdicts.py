@@ -15,7 +15,7 @@ from stopwav.stats.change import Change, Quantity, Question, answer_all, ask_cou
 from stopwav.studies.compare.energy import Energy, joules_by_round
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import EngineData
-from stopwav.studies.compare.results import RunData, rounds_of
+from stopwav.studies.compare.run_data import RunData, rounds_of
 
 ENERGY = "energy_per_audio_s_gross"
 LATENCIES = ("latency_mean", "latency")

@@ -50,7 +50,7 @@ def _pace_map(layout: GridLayout) -> Chart:
     rows = []
     for place, cell in layout.cells.items():
         rtfx = cell.metrics["rtfx"].value if cell.metrics else None
-        side = ABSENT if rtfx is None else _SIDES[str(cell.params["pace"])]
+        side = ABSENT if rtfx is None else _SIDES[str(cell.params["real_time"])]
         strength = 0.0 if rtfx is None else abs(math.log10(rtfx))
         rows.append(
             {**_places(*place), "label": cell_text(cell, "rtfx", intervals=False), "side": side, "by": strength}

@@ -275,7 +275,7 @@ def _place(result: Result) -> tuple[float, int]:
 
 def _pace_mark(result: Result) -> str:
     """Whether a cell is surely slower than real time, or may be."""
-    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[str(result.params["pace"])]
+    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[str(result.params["real_time"])]
 
 
 def _pace_finding(layout: GridLayout) -> str:

@@ -18,7 +18,7 @@ from stopwav.studies.frontier import Frontier, largest_estimate, next_batch
 from stopwav.studies.grid.absence import Absence, absences
 from stopwav.studies.grid.cell import GridCell, cells_of, measurements, opened_rounds
 from stopwav.studies.grid.frontier import grid_frontier
-from stopwav.studies.grid.pace import implausible, more_s, pace_of
+from stopwav.studies.grid.real_time import implausible, more_s, real_time_verdict
 from stopwav.studies.grid.spec import GridSpec, device_of
 from stopwav.studies.grid.traces import trace_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
@@ -69,9 +69,9 @@ def _cell_result(
     params = {**_place(cell), **shared, "rounds": len(good) or len(measured.rounds)}
     metrics: dict[str, Estimate] = {}
     if good:
-        pace = pace_of(cell, measured, verdict_rule(record))
-        params |= {"engine": good[0].facts["engine"], "pace": pace.side, "rule": pace.rule}
-        params |= {"more_rounds": pace.more_rounds, "more_s": more_s(measured, pace)}
+        verdict = real_time_verdict(cell, measured, verdict_rule(record))
+        params |= {"engine": good[0].facts["engine"], "real_time": verdict.side, "rule": verdict.rule}
+        params |= {"more_rounds": verdict.more_rounds, "more_s": more_s(measured, verdict)}
         metrics = _metrics(cell, measured, opened_rounds(record, cell, measured))
     all_warnings = (*_failures(measured), *measured.cautions, *warnings)
     return Result(f"{record.header.spec['engine']} {cell}", params, measured.status, metrics, all_warnings, kind="cell")

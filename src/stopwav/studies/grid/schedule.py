@@ -23,7 +23,7 @@ from stopwav.studies.grid.cell import (
     rising_cells,
 )
 from stopwav.studies.grid.costs import Costs, costs_of, is_near_limit
-from stopwav.studies.grid.pace import implausible, pace_of
+from stopwav.studies.grid.real_time import implausible, real_time_verdict
 from stopwav.studies.grid.round_process import RoundProcess
 from stopwav.studies.grid.spec import GridSpec, plan_of
 from stopwav.studies.spec import MOST_WHOLE
@@ -190,7 +190,7 @@ def is_open(run: Spending, cell: GridCell, measured: Measurement) -> bool:
         return set(statuses) == {"crashed"} and len(statuses) < MOST_CRASHES
     if len(measured.good) < FEWEST_ROUNDS or half_width(measured.time) > run.spec.precision:
         return True
-    return pace_of(cell, measured, "anytime").side == UNDECIDED
+    return real_time_verdict(cell, measured, "anytime").side == UNDECIDED
 
 
 def own_passes(run: Spending, share: float = 1.0) -> None:
@@ -228,7 +228,7 @@ def _rank(
     if is_suspect and rounds == 1:
         return (0, call_s)
     is_near = abs(math.log(call_s / cell.audio_s)) < math.log(NEAR_REAL_TIME) if call_s else False
-    if is_near and pace_of(cell, measured, "anytime").side == UNDECIDED:
+    if is_near and real_time_verdict(cell, measured, "anytime").side == UNDECIDED:
         return (1, call_s)
     if rounds < FEWEST_ROUNDS:
         return (2, not run.is_near_limit(cell, all_measured), call_s)

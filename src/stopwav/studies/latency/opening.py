@@ -16,7 +16,6 @@ from stopwav.studies.budget import Budget
 from stopwav.studies.corpus_header import duration_s, engine_names
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.streams import OpenedEngine, StreamRunner, warm_up_part, warm_up_process
-from stopwav.studies.preflight import load_engines
 from stopwav.studies.worker import LOAD_LIMIT_S, Worker
 
 
@@ -36,27 +35,20 @@ class Opening:
         self._stack.close()
 
     def load(self, spec: LatencySpec, utterance: Utterance, budget: Budget) -> None:
-        """Load all engines, and warm each up where time is a matter; ordinary errors of loading are raised at once."""
-        names = engine_names(spec.engines)
+        """Load all engines, and warm each up where time is a matter; one that does not load is named at once."""
         limit_s = min(LOAD_LIMIT_S, budget.left_s)
-        workers = {
-            name: self._stack.enter_context(Worker(StreamRunner, (engine, spec.chunk_ms), load_limit_s=limit_s))
-            for name, engine in zip(names, spec.engines, strict=True)
-        }
-        seconds: dict[str, float] = {}
-
-        def report(task: str, done: int, total: int) -> None:
-            seconds[names[done - 1]] = time.monotonic() - start_s - sum(seconds.values())
-            spec.report(task, done, total)
-
-        start_s = time.monotonic()
-        # A setting that is tried may not be available here, which is a result.
-        load_engines(workers, report, optional=names[1:] if spec.knobs else ())
-        for done, (name, worker) in enumerate(workers.items(), start=1):
-            self.engines[name] = OpenedEngine(worker, None, None, seconds[name])
-            if spec.is_budgeted:
-                self.engines[name] = _warmed_up(worker, spec, utterance, budget, seconds[name])
-                spec.report("warming up", done, len(workers))
+        names = engine_names(spec.engines)
+        for done, (name, engine) in enumerate(zip(names, spec.engines, strict=True), start=1):
+            worker = self._stack.enter_context(Worker(StreamRunner, (engine, spec.chunk_ms), load_limit_s=limit_s))
+            start_s = time.monotonic()
+            if not (loaded := worker.load()).ok:
+                # Its result says so too: the worker keeps the failure and does not try again.
+                spec.say(f"{name}: {loaded.message}")
+            self.engines[name] = OpenedEngine(worker, None, None, time.monotonic() - start_s)
+            spec.report("loading engines", done, len(names))
+        for done, (name, opened) in enumerate(self.engines.items() if spec.is_budgeted else (), start=1):
+            self.engines[name] = _warmed_up(opened.worker, spec, utterance, budget, opened.seconds)
+            spec.report("warming up", done, len(names))
 
 
 def _warmed_up(worker: Worker, spec: LatencySpec, utterance: Utterance, budget: Budget, load_s: float) -> OpenedEngine:

@@ -44,8 +44,8 @@ class ThisProcess:
             raise StopwavError(f"step: a step failed: {describe_error(error)}") from error
 
 
-class Pace(Protocol):
-    """How fast a round goes: which steps it takes, and for how many of them there is time."""
+class RoundPlan(Protocol):
+    """Which steps a round takes, and for how many of them there is time."""
 
     @property
     def numbers(self) -> Sequence[int]: ...
@@ -64,8 +64,8 @@ class Pace(Protocol):
     def warms(self, remaining: int) -> bool: ...
 
 
-class Unhurried:
-    """The pace of a fixed plan: every step, whatever it takes."""
+class FixedRound:
+    """A round of a fixed plan: every step, whatever it takes."""
 
     def __init__(self, spec: StepSpec) -> None:
         self.numbers, self.limit_s = range(spec.steps or STEPS), spec.time_limit_s
@@ -90,16 +90,18 @@ class Unhurried:
         return True
 
 
-def measure_round(spec: StepSpec, record: Record, index: int, process: StepProcess, pace: Pace | None = None) -> None:
+def measure_round(
+    spec: StepSpec, record: Record, index: int, process: StepProcess, plan: RoundPlan | None = None
+) -> None:
     """Measure what is not in the record yet; each step is recorded at once, and one that fails ends the round."""
-    pace = pace or Unhurried(spec)
-    missing = [number for number in pace.numbers if ("step", index, number) not in record]
+    plan = plan or FixedRound(spec)
+    missing = [number for number in plan.numbers if ("step", index, number) not in record]
     passes = [name for name in _passes(spec, index) if (name, 0) not in record]
     if has_failed(record, index) or not (missing or passes):
         return
     spec.report("warming up", 0, 1)
-    ready = process.call("warm_up", pace.warm_up_s(), time_limit_s=pace.limit_s)
-    if not pace.keeps(ready.status):
+    ready = process.call("warm_up", plan.warm_up_s(), time_limit_s=plan.limit_s)
+    if not plan.keeps(ready.status):
         return
     if ("ready", index) not in record:
         record.append(outcome_to_piece(("ready", index), ready))
@@ -111,28 +113,28 @@ def measure_round(spec: StepSpec, record: Record, index: int, process: StepProce
     if not ready.ok:
         return
     spec.report("warming up", 1, 1)
-    pace.learn(min([ready.value["first_s"], *ready.value["warmup_s"]]))
-    if _measure_steps(spec, record, index, process, missing, pace) and passes:
-        _run_passes(spec, record, process, pace)
+    plan.learn(min([ready.value["first_s"], *ready.value["warmup_s"]]))
+    if _measure_steps(spec, record, index, process, missing, plan) and passes:
+        _run_passes(spec, record, process, plan)
 
 
 def _measure_steps(
-    spec: StepSpec, record: Record, index: int, process: StepProcess, missing: Sequence[int], pace: Pace
+    spec: StepSpec, record: Record, index: int, process: StepProcess, missing: Sequence[int], plan: RoundPlan
 ) -> bool:
     """Measure these steps as far as there is time; return whether none failed."""
-    before = len(pace.numbers) - len(missing)
+    before = len(plan.numbers) - len(missing)
     for done, number in enumerate(missing):
-        if not pace.has_time(before + done):
+        if not plan.has_time(before + done):
             break
-        outcome = process.call("measure", number, pace.warms(len(missing) - done), time_limit_s=pace.limit_s)
-        if not pace.keeps(outcome.status):
+        outcome = process.call("measure", number, plan.warms(len(missing) - done), time_limit_s=plan.limit_s)
+        if not plan.keeps(outcome.status):
             return False
         record.append(outcome_to_piece(("step", index, number), outcome))
-        spec.report(f"round {index + 1}", before + done + 1, len(pace.numbers))
+        spec.report(f"round {index + 1}", before + done + 1, len(plan.numbers))
         spec.show(record, f"round {index + 1}")
         if not outcome.ok:
             return False
-        pace.learn(outcome.value["clean"]["wall_s"])
+        plan.learn(outcome.value["clean"]["wall_s"])
     return True
 
 
@@ -147,13 +149,13 @@ def has_failed(record: Record, index: int) -> bool:
     return any(piece.status != "ok" for piece in pieces)
 
 
-def _run_passes(spec: StepSpec, record: Record, process: StepProcess, pace: Pace) -> None:
+def _run_passes(spec: StepSpec, record: Record, process: StepProcess, plan: RoundPlan) -> None:
     """Measure memory and, where it is asked for, profile, on the batch that takes most."""
     spec.report("memory", 0, 1)
-    largest = process.call("largest", time_limit_s=pace.limit_s)
+    largest = process.call("largest", time_limit_s=plan.limit_s)
     number = largest.value if largest.ok else 0
     if ("memory", 0) not in record:
-        outcome = process.call("memory", number, time_limit_s=pace.limit_s)
+        outcome = process.call("memory", number, time_limit_s=plan.limit_s)
         record.append(outcome_to_piece(("memory", 0), outcome))
     spec.report("memory", 1, 1)
     if spec.profile and ("profile", 0) not in record:
@@ -161,7 +163,7 @@ def _run_passes(spec: StepSpec, record: Record, process: StepProcess, pace: Pace
         # The profiler slows steps down, and there are as many as the schedule says.
         limit_s = spec.time_limit_s * schedule.steps_of(schedule.repeat)
         if spec.is_budgeted:
-            limit_s = min(limit_s, pace.limit_s)
+            limit_s = min(limit_s, plan.limit_s)
         folder = traces_folder(record)
         outcome = process.call("profile", folder, number, spec.profile_schedule, time_limit_s=limit_s)
         record.append(outcome_to_piece(("profile", 0), outcome))

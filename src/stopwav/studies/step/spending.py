@@ -32,8 +32,8 @@ MEMORY_STEPS = 1.5
 LEAST_STEPS, USUAL_STEPS = 2, 3
 
 
-class BudgetPace:
-    """The pace of a round: its steps from the middle of the lengths outwards, as many as it has time for."""
+class BudgetRound:
+    """A round of a budget: its steps from the middle of the lengths outwards, as many as it has time for."""
 
     def __init__(self, spec: StepSpec, record: Record, budget: Budget, index: int, time_s: float) -> None:
         self._spec, self._record, self._budget, self._index = spec, record, budget, index
@@ -102,7 +102,7 @@ def spend_budget(
         begun_s, before = budget.spent_s, len(record.keys)
         spec.report("loading the model", 0, 1)
         with open_process(spec, min(spec.time_limit_s, max(START_S, budget.left_s))) as process:
-            measure_round(spec, record, index, process, BudgetPace(spec, record, budget, index, time_s))
+            measure_round(spec, record, index, process, BudgetRound(spec, record, budget, index, time_s))
         if len(record.keys) > before:
             took_s = max(took_s or 0.0, budget.spent_s - begun_s) if index else budget.spent_s - begun_s
             store_spent(record, budget)

@@ -22,7 +22,7 @@ REAL_TIME = 1.0
 
 
 @dataclass(frozen=True)
-class Pace:
+class RealTimeVerdict:
     """On which side of real time a cell is, the rule of that verdict, and the rounds that would settle the rest.
 
     `more_rounds` are those until the side is decided and the interval is narrow; 0 where both are there, None where no
@@ -34,28 +34,30 @@ class Pace:
     more_rounds: int | None
 
 
-def pace_of(cell: GridCell, measured: Measurement, rule: Rule, precision: float = PRECISION) -> Pace:
-    """Return the pace of a measured cell.
+def real_time_verdict(
+    cell: GridCell, measured: Measurement, rule: Rule, precision: float = PRECISION
+) -> RealTimeVerdict:
+    """Return on which side of real time a measured cell is.
 
     Under `fixed` the interval that is printed decides. Under `anytime` a confidence sequence over rounds does, which
     may be looked at after each of them; one process decides nothing.
     """
     if rule == "fixed":
-        return Pace(side_of(inverse(scaled(measured.time, 1 / cell.audio_s)), REAL_TIME), rule, 0)
+        return RealTimeVerdict(side_of(inverse(scaled(measured.time, 1 / cell.audio_s)), REAL_TIME), rule, 0)
     medians_s = [round_.median_s for round_ in measured.good]
     verdict = paired_verdict([cell.audio_s] * len(medians_s), medians_s, threshold=0.0, rule=rule)
     side: Side = {"faster": "above", "slower": "below"}.get(verdict.kind, UNDECIDED)  # type: ignore[assignment]
     narrow = _rounds_to_precision(measured, precision)
     if side != UNDECIDED or len(medians_s) < FEW_UNITS:
-        return Pace(side, rule, max(narrow, int(side == UNDECIDED)))
-    return Pace(side, rule, None if verdict.more_rounds is None else max(verdict.more_rounds, narrow))
+        return RealTimeVerdict(side, rule, max(narrow, int(side == UNDECIDED)))
+    return RealTimeVerdict(side, rule, None if verdict.more_rounds is None else max(verdict.more_rounds, narrow))
 
 
-def more_s(measured: Measurement, pace: Pace) -> float | None:
+def more_s(measured: Measurement, verdict: RealTimeVerdict) -> float | None:
     """Return the seconds that the rounds take which would settle a cell: as long as those so far, loading included."""
-    if pace.more_rounds is None:
+    if verdict.more_rounds is None:
         return None
-    return pace.more_rounds * mean(round_seconds(round_) for round_ in measured.good)
+    return verdict.more_rounds * mean(round_seconds(round_) for round_ in measured.good)
 
 
 def round_seconds(round_: Round) -> float:
