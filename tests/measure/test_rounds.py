@@ -15,7 +15,9 @@ import pytest
 
 import stopwav
 from stopwav import Plan
+from stopwav.errors import Caution
 from stopwav.measure import rounds
+from stopwav.measure.rounds import Measurement, Round
 from stopwav.measure.sampler import Samples
 
 # Small enough for a test, the same rules as a full plan.
@@ -328,3 +330,14 @@ def test_a_threshold_below_zero_is_refused_before_anything_runs() -> None:
 def test_a_measurement_of_no_round_says_so() -> None:
     measurement = stopwav.measure(lambda: None, SHORT, only=[])
     assert (measurement.status, measurement.time.value, measurement.time.note) == ("skipped", None, "no round was run")
+
+
+def test_one_call_is_a_warning_where_it_is_so_in_half_of_the_rounds() -> None:
+    def round_of(index: int, *cautions: Caution) -> Round:
+        return Round(index, "ok", samples=Samples(0.1, (), 1, (0.1,), (), ({},), cautions))
+
+    one_call, other = Caution("one-call", "only one"), Caution("not-warm", "cold")
+    most = tuple(round_of(index, *([one_call] if index < 2 else [other])) for index in range(4))
+    assert [caution.code for caution in Measurement("x", {}, most).cautions] == ["one-call", "not-warm"]
+    few = tuple(round_of(index, *([one_call] if index < 1 else [other])) for index in range(4))
+    assert [caution.code for caution in Measurement("x", {}, few).cautions] == ["not-warm"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.plan import COMPARISON, REPORT, Plan, Scalar, Workload, as_workload
+from stopwav.measure.sampler import ONE_CALL
 from stopwav.measure.visit import Round as Round
 from stopwav.measure.visit import RoundRunner
 
@@ -67,8 +68,12 @@ class Measurement:
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
-        """The warnings about the numbers, each once."""
-        cautions = [caution for round_ in self.good if round_.samples for caution in round_.samples.cautions]
+        """The warnings about the numbers, each once; that a value is one call, where it is so in half of the rounds."""
+        samples = [round_.samples for round_ in self.good if round_.samples]
+        cautions = [caution for of_round in samples for caution in of_round.cautions]
+        single = [caution for caution in cautions if caution.code == ONE_CALL]
+        if 2 * len(single) < len(samples):
+            cautions = [caution for caution in cautions if caution.code != ONE_CALL]
         if any(round_.throttled for round_ in self.rounds):
             cautions.append(Caution("throttled", "the processor was throttled during a round, which was repeated once"))
         failed = [round_ for round_ in self.rounds if round_.status != "ok"]

@@ -25,6 +25,8 @@ MIN_VALUE_S = 0.010
 STEP = 5
 # Drift between the last and the middle third of the warm-up above which the warning `not-warm` is given.
 WARM_TOLERANCE = 0.05
+# The code of the warning about a value that is the first call of a visit.
+ONE_CALL = "one-call"
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _one_call(first: Timing) -> Samples:
         values_s=(first.wall_s,),
         device_values_s=() if first.device_s is None else (first.device_s,),
         stages_s=(dict(first.stages),),
-        cautions=(Caution("one-call", message),),
+        cautions=(Caution(ONE_CALL, message),),
     )
 
 

@@ -19,6 +19,7 @@ from stopwav.measure.rounds import Round
 from stopwav.measure.sampler import (
     MIN_VALUE_S,
     MIN_WARMUP_CALLS,
+    ONE_CALL,
     Samples,
     choose_loops,
     sample,
@@ -87,7 +88,7 @@ def _samples_of(visit: _Visit) -> Samples:
         values_s=tuple(timing.wall_s / loops for timing in timings),
         device_values_s=tuple(timing.device_s / loops for timing in timings if timing.device_s is not None),
         stages_s=tuple({path: total / loops for path, total in timing.stages.items()} for timing in timings),
-        cautions=() if visit.timings else (Caution("one-call", message),),
+        cautions=() if visit.timings else (Caution(ONE_CALL, message),),
     )
 
 

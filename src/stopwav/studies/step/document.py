@@ -47,15 +47,16 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
     title = f"Training step of {plain(model, 40)}"
     if not tree.step.metrics:
         return Document(title, findings=(_failure(tree.step),), record=run.record, warned=(tree.step,))
-    size = f"\nSize: {tree.step.params['size']}" if tree.step.params["size"] else ""
-    settings = Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}{size}", quiet=False)
+    settings = [Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)]
+    if tree.step.params["size"]:
+        settings.append(Note(f"Size: {tree.step.params['size']}", quiet=False))
     if detail.labels is not None:
-        blocks = (settings, *_labels_found(tree, detail.labels))
+        blocks = (*settings, *_labels_found(tree, detail.labels))
         return Document(title, blocks, record=run.record, warned=tuple(tree.warned))
     return Document(
         title=title,
         blocks=(
-            settings,
+            *settings,
             Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree, detail))),
             *_labels(tree),
             Section("At a glance", (Figures((("*",),)),), media=PAGE),

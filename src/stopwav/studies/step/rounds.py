@@ -53,6 +53,9 @@ class RoundPlan(Protocol):
     @property
     def limit_s(self) -> float: ...
 
+    @property
+    def budget_left_s(self) -> float | None: ...
+
     def warm_up_s(self) -> float | None: ...
 
     def keeps(self, status: str) -> bool: ...
@@ -69,6 +72,7 @@ class FixedRound:
 
     def __init__(self, spec: StepSpec) -> None:
         self.numbers, self.limit_s = range(spec.steps or STEPS), spec.time_limit_s
+        self.budget_left_s: float | None = None
 
     def warm_up_s(self) -> float | None:
         """No limit."""
@@ -131,7 +135,7 @@ def _measure_steps(
             return False
         record.append(outcome_to_piece(("step", index, number), outcome))
         spec.report(f"round {index + 1}", before + done + 1, len(plan.numbers))
-        spec.show(record, f"round {index + 1}")
+        spec.show(record, f"round {index + 1}", plan.budget_left_s)
         if not outcome.ok:
             return False
         plan.learn(outcome.value["clean"]["wall_s"])

@@ -52,6 +52,11 @@ class BudgetRound:
         overrun_s = OVERRUN_SHARE * self._budget.total_s
         return min(self._spec.time_limit_s, max(1.0, self._budget.left_s) + overrun_s)
 
+    @property
+    def budget_left_s(self) -> float | None:
+        """Seconds that are left of the budget."""
+        return self._budget.left_s
+
     def warm_up_s(self) -> float | None:
         """Return the time for warming up: what the steps and the memory pass need is left over by the runner."""
         return max(0.0, self.left_s)
