@@ -18,7 +18,8 @@ LONGEST = (
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-# Tests neither read nor write the user's cache of word times.
+# Tests neither read nor write the user's cache of word times; only servers of others are installed there.
+USER_CACHE = os.environ.get("STOPWAV_CACHE", "")
 os.environ["STOPWAV_CACHE"] = ""
 # Nor does a run wait to see what other processes do: it would wait in every test, and another test is such a process.
 other_work.WINDOW_S = 0.0
@@ -43,6 +44,15 @@ def librispeech() -> Path:
     if not LIBRISPEECH.is_dir():
         pytest.skip("no LibriSpeech samples in ../shared/data/librispeech")
     return LIBRISPEECH
+
+
+@pytest.fixture(scope="session")
+def server_cache() -> Path:
+    """The folder in which servers of others are installed: in `$STOPWAV_CACHE`, else in the user's cache folder."""
+    folder = Path(USER_CACHE, "servers") if USER_CACHE else Path.home() / ".cache" / "stopwav-servers"
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.fixture

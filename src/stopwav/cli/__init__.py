@@ -25,6 +25,7 @@ _VERBS = {
     "traces": ("stopwav.cli.traces:traces", "Analyse, compare or merge profiler traces."),
     "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),
     "doctor": ("stopwav.cli.doctor:doctor", "Say what would spoil a measurement here."),
+    "serve": ("stopwav.cli.serve:serve", "Put an engine behind the protocols of servers."),
     "align": ("stopwav.cli.align:align", "Find when each word of a corpus is spoken."),
 }
 

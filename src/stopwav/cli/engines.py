@@ -8,20 +8,23 @@ from stopwav.cli.options import Json
 
 if TYPE_CHECKING:
     from stopwav.engines.registry import EngineEntry
+    from stopwav.servers.registry import ServerEntry
 
 
 def engines(json: Json = False) -> None:
-    """List the engines: installed or how to install, version, streaming or not."""
+    """List the engines and the kinds of servers: installed or how to install, version, streaming or not."""
     from stopwav.engines.registry import available
+    from stopwav.servers.registry import available as kinds_of_servers
     from stopwav.studies.engine_check import streaming_or_problem
 
     entries = available()
     known = streaming_or_problem(entries)
     rows = [_row(entry, *answer) for entry, answer in zip(entries, known, strict=True)]
+    servers = [_server_row(entry) for entry in kinds_of_servers()]
     if json:
         import json as encoder
 
-        print(encoder.dumps({"engines": rows}))
+        print(encoder.dumps({"engines": rows, "servers": servers}))
         return
     from stopwav.cli.output import show_document
     from stopwav.report.document import Document, Note, simple_table
@@ -34,7 +37,23 @@ def engines(json: Json = False) -> None:
     table = simple_table(("engine", "state", "streams", "what it is"), lines)
     problems = [Note(row["problem"], quiet=False) for row in rows if row["problem"]]
     note = Note("your own: path/to/my_engine.py:MyEngine (docs/guides/your-own-engine.md)", quiet=False)
-    show_document(Document("Engines", (table, *problems, note)))
+    listed = [
+        (row["example"], "installed" if row["installed"] else f"missing: {row['install']}", row["summary"])
+        for row in servers
+    ]
+    remote = simple_table(("server, for latency", "state", "what it is"), listed)
+    show_document(Document("Engines", (table, *problems, note, remote)))
+
+
+def _server_row(listed: ServerEntry) -> dict[str, Any]:
+    """A line of the list of servers."""
+    return {
+        "name": listed.name,
+        "installed": listed.installed,
+        "install": listed.install,
+        "summary": listed.summary,
+        "example": listed.example,
+    }
 
 
 def _row(listed: EngineEntry, streaming: bool | None, problem: str) -> dict[str, Any]:
