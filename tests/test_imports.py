@@ -20,6 +20,8 @@ ALLOWED = {
     "models": {"measure.stages"},
     "losses": {"measure.stages"},
     "engines": {"speech", "models", "measure.stages"},
+    # `serve` runs engines in processes of their own.
+    "servers": {"speech", "engines", "measure.process"},
     "piece": set(),
     "record": {"piece", "stats"},
     "report": {"record", "stats"},
@@ -32,6 +34,7 @@ ALLOWED = {
         "models",
         "losses",
         "engines",
+        "servers",
         "piece",
         "record",
         "profiling",
@@ -39,7 +42,19 @@ ALLOWED = {
         "cli",
     },
     # The verbs that belong to no study: each calls the function of its name.
-    "cli": {"stats", "speech", "measure", "models", "losses", "engines", "record", "profiling", "report", "studies"},
+    "cli": {
+        "stats",
+        "speech",
+        "measure",
+        "models",
+        "losses",
+        "engines",
+        "servers",
+        "record",
+        "profiling",
+        "report",
+        "studies",
+    },
 }
 # Inside a study's folder only these show anything.
 SHOWING = {"document.py", "charts.py", "verb.py", "study.py"}

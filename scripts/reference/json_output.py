@@ -76,6 +76,7 @@ WARNINGS = (
     ),
     ("`cell-oom`, `cell-timeout`, `cell-crashed`, `cell-error`", "how a cell ended, with its last words"),
     ("`budget`", "a cell that the budget had no time for, and the time that it needs; not counted as a failure"),
+    ("`send-lateness`", "chunks that our client sent late to a server, by more than 10 ms at P99"),
     ("`one-call`", "a value that is one first call, without a warm-up: the budget had no time for more"),
     ("`implausible`", "a cell whose time does not fit to those of its neighbours"),
     ("`loss-missing`, `loss-device`", "a loss that is not installed, or does not run on the device"),
@@ -130,7 +131,8 @@ OTHERS = """
 [{"where", "message"}]}`, by time; `machine` is the fingerprint of the hardware, `page` the run's page or `null` where
 there is none, `skipped` the files in the folder that are no runs.
 
-`engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary", "problem"}]}`; `version`
+`engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary", "problem"}],
+"servers": [{"name", "installed", "install", "summary", "example"}]}`; `version`
 and `streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install`
 is the command that installs it; `problem` says why one that is installed does not import, or is empty.
 

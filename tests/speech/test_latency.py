@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stopwav.speech.corpus import Word
 from stopwav.speech.events import Chunk, Stage, Trace, trace_of
 from stopwav.speech.latency import (
-    WATERFALL,
+    ShownText,
     algorithmic_latency,
     average_lagging,
     backlog_slope,
@@ -16,8 +16,8 @@ from stopwav.speech.latency import (
     erased_words,
     final_latency,
     final_words,
-    first_shown_by,
     first_word_latency,
+    first_word_text,
     length_adaptive_average_lagging,
     shown_texts,
     unstable_words,
@@ -25,6 +25,7 @@ from stopwav.speech.latency import (
     word_delays,
 )
 from stopwav.speech.stored_trace import trace_from_json
+from stopwav.speech.waterfall import WATERFALL
 
 # "red fox ran" over 1 s of audio in chunks of 0.25 s, each of which takes 0.1 s, the second 0.4 s.
 WORDS = (Word("red", 0.10, 0.30), Word("fox", 0.30, 0.55), Word("ran", 0.60, 0.90))
@@ -104,6 +105,8 @@ def test_waterfall_of_a_word_on_paper() -> None:
             "inference": 0.30,
             "post": 0.05,
             "other": 0.02,
+            "network": 0.0,
+            "server": 0.0,
         }
     )
     assert ran.waterfall is not None
@@ -114,7 +117,7 @@ def test_waterfall_of_a_word_on_paper() -> None:
 def test_look_ahead_and_emission_are_told_apart() -> None:
     trace = trace_of(2.0, 0.5, 0.1, tuple(chunk(0.5 * k, 0.5 * k, 0.5 * k + 0.01) for k in range(1, 5)))
     # Ends at 0.45: the chunk that ends at 0.5 lacks 0.05 s of look-ahead, so the next is the first that could show it.
-    parts = waterfall(trace, Word("x", 0.2, 0.45), chunk=2)
+    parts = waterfall(trace, Word("x", 0.2, 0.45), ShownText(2, 0, ["x"], 0))
     assert parts["lookahead"] == pytest.approx(0.1)
     assert parts["buffering"] == pytest.approx(1.0 - 0.45 - 0.1)
     assert parts["emission"] == pytest.approx(0.5)
@@ -153,10 +156,10 @@ def test_of_two_equal_words_the_earlier_is_shown_first() -> None:
 
 
 def test_first_word_final_text_and_algorithmic_latency() -> None:
-    first = first_shown_by(shown_texts(TRACE.texts))
-    assert first_word_latency(DONE_S, WORDS, first) == (pytest.approx(0.80), pytest.approx(0.90))
-    assert first_word_latency(DONE_S, (), first_shown_by([])) == (None, None)
-    assert final_latency(TRACE.due_s.tolist(), DONE_S, WORDS) == (pytest.approx(0.40), pytest.approx(0.30))
+    first = first_word_text(shown_texts(TRACE.texts))
+    assert first_word_latency(TRACE.text_s.tolist(), WORDS, first) == (pytest.approx(0.80), pytest.approx(0.90))
+    assert first_word_latency([], (), first_word_text([])) == (None, None)
+    assert final_latency(float(TRACE.due_s[-1]), DONE_S[-1], WORDS) == (pytest.approx(0.40), pytest.approx(0.30))
     assert algorithmic_latency(0.160, 0.040) == (pytest.approx(0.200), pytest.approx(0.120))
 
 

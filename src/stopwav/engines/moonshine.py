@@ -92,6 +92,9 @@ class MoonshineSession:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._lines: dict[int, str] = {}
+        # The lines that the library's voice detector has ended, and how many of them were told.
+        self._complete: set[int] = set()
+        self._told = 0
         self._shown = ""
         self._error: Exception | None = None
         stream.add_listener(self._on_event)
@@ -109,6 +112,8 @@ class MoonshineSession:
         """Return the final text."""
         with stage("inference"):
             self._stream.stop()
+        # The end of the audio ends the last line: that is not the library's own word.
+        self._told = len(self._complete)
         texts = self._changed_text()
         self._stream.close()
         return texts
@@ -119,13 +124,17 @@ class MoonshineSession:
             self._error = event.error
         elif event.line is not None:
             self._lines[event.line.line_id] = event.line.text
+            if event.line.is_complete and event.line.text:
+                self._complete.add(event.line.line_id)
 
     def _changed_text(self) -> list[Hypothesis]:
         if self._error is not None:
             raise self._error
         with stage("post"):
             text = " ".join(self._lines.values())
-        if text == self._shown:
+        endpoint = len(self._complete) > self._told
+        self._told = max(self._told, len(self._complete))
+        if text == self._shown and not endpoint:
             return []
         self._shown = text
-        return [Hypothesis(text)]
+        return [Hypothesis(text, endpoint)]

@@ -76,7 +76,7 @@ class VoskSession:
             answer = self._recogniser.Result() if at_pause else self._recogniser.PartialResult()
         with stage("post"):
             sentence = json.loads(answer)["text" if at_pause else "partial"]
-        return self._changed_text(sentence, closed=at_pause)
+        return self._changed_text(sentence, closed=at_pause, endpoint=at_pause and bool(sentence))
 
     def finish(self) -> list[Hypothesis]:
         """Return the final text if the end changed it."""
@@ -86,11 +86,11 @@ class VoskSession:
             sentence = json.loads(answer)["text"]
         return self._changed_text(sentence, closed=True)
 
-    def _changed_text(self, sentence: str, closed: bool) -> list[Hypothesis]:
+    def _changed_text(self, sentence: str, closed: bool, endpoint: bool = False) -> list[Hypothesis]:
         text = " ".join(part for part in (*self._closed, sentence) if part)
         if closed:
             self._closed.append(sentence)
-        if text == self._shown:
+        if text == self._shown and not endpoint:
             return []
         self._shown = text
-        return [Hypothesis(text)]
+        return [Hypothesis(text, endpoint)]

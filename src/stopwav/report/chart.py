@@ -201,6 +201,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "part-inference": ("#cf6a31", "#ea8c53"),
     "part-post": ("#e5a077", "#f5b991"),
     "part-other": ("#f1cdb6", "#fbdfcd"),
+    "part-network": ("#8f8a9e", "#aaa5ba"),
+    "part-server": ("#b5553c", "#e08468"),
 }
 
 ENGINE_COLOURS = 8

@@ -1,4 +1,7 @@
-"""The trace of one stream: when each chunk was due, started and done, its stages, and the texts it returned.
+"""The trace of one stream: when each chunk was due, started and done, its stages, and the texts that were shown.
+
+In a process, a text is shown when the chunk that returned it is done. Behind a protocol a chunk is sent, which takes no
+time of ours, and texts arrive when they arrive: the trace is `remote`, and each text has a time of its own.
 
 A trace is kept by column, and its texts as what changed: partials mostly repeat each other, and an hour of them in full
 would take gigabytes.
@@ -26,6 +29,8 @@ class Hypothesis:
     """The whole text of a stream as a listener sees it at one moment."""
 
     text: str
+    # Whether the engine says by it that the utterance is over, before the end of the audio says so.
+    endpoint: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Chunk:
     done_s: float
     stages: tuple[Stage, ...] = ()
     hypotheses: tuple[str, ...] = ()
+    # Whether the engine said with this chunk that the utterance is over.
+    endpoint: bool = False
 
     @property
     def service_s(self) -> float:
@@ -67,7 +74,7 @@ class Chunk:
 
 
 class TextChange(NamedTuple):
-    """A text that a chunk returned: so many characters of the text before it, and what follows them."""
+    """A text and the chunk that returned it, or behind which it arrived: what it keeps of the text before, and adds."""
 
     chunk: int
     kept: int
@@ -85,6 +92,17 @@ class StageColumns:
     duration_s: Floats
 
 
+@dataclass(frozen=True)
+class RemoteFacts:
+    """What is known of the way to a server: half of a round trip, where it was measured, and the server's own queue.
+
+    The queue has one value per text, in seconds, where the server reports it.
+    """
+
+    network_s: float | None = None
+    queue_s: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """One stream: its chunks in order, the last of which is the call that ended it (no new audio, due at the end)."""
@@ -98,6 +116,11 @@ class Trace:
     # Their paths are in the order in which they first occur.
     stages: StageColumns
     texts: tuple[TextChange, ...]
+    # When each text was shown, and when the engine or server said that the utterance is over.
+    text_s: Floats
+    endpoints_s: tuple[float, ...] = ()
+    # Of a stream behind a protocol, what is known of the way there; chunks start when they are sent, and take no time.
+    remote: RemoteFacts | None = None
 
     @property
     def queue_s(self) -> Floats:
@@ -149,10 +172,23 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         """Return the trace as plain lists and numbers."""
+        lengths = {"audio_s": self.audio_s, "chunk_s": self.chunk_s, "lookahead_s": self.lookahead_s}
+        endpoints = {"endpoints": _rounded(np.array(self.endpoints_s))} if self.endpoints_s else {}
+        texts = {"texts": [list(change) for change in self.texts]}
+        if self.remote is not None:
+            # Without `start` and `done`: a version that knows no servers must not take it for a stream in a process.
+            return {
+                **lengths,
+                "due": _rounded(self.due_s),
+                "sent": _rounded(self.start_s),
+                **texts,
+                "arrivals": _rounded(self.text_s),
+                **endpoints,
+                "network_s": self.remote.network_s,
+                "server_queue": list(self.remote.queue_s),
+            }
         return {
-            "audio_s": self.audio_s,
-            "chunk_s": self.chunk_s,
-            "lookahead_s": self.lookahead_s,
+            **lengths,
             "due": _rounded(self.due_s),
             "start": _rounded(self.start_s),
             "done": _rounded(self.done_s),
@@ -163,7 +199,8 @@ class Trace:
                 "start": _rounded(self.stages.start_s),
                 "duration": _rounded(self.stages.duration_s),
             },
-            "texts": [list(change) for change in self.texts],
+            **texts,
+            **endpoints,
         }
 
 
@@ -174,6 +211,7 @@ class TraceBuilder:
         self._times: list[tuple[float, float, float]] = []
         self._stages: list[tuple[int, Stage]] = []
         self._changes: list[TextChange] = []
+        self._endpoints_s: list[float] = []
         self._text = ""
 
     def __len__(self) -> int:
@@ -187,6 +225,8 @@ class TraceBuilder:
         for text in chunk.hypotheses:
             self._changes.append(text_change(index, self._text, text))
             self._text = text
+        if chunk.endpoint:
+            self._endpoints_s.append(chunk.done_s)
 
     def trace(self, audio_s: float, chunk_s: float, lookahead_s: float) -> Trace:
         """Return the trace of the chunks so far."""
@@ -200,7 +240,40 @@ class TraceBuilder:
             np.array(stage_start_s, dtype=float),
             np.array(duration_s, dtype=float),
         )
-        return Trace(audio_s, chunk_s, lookahead_s, due_s, start_s, done_s, stages, tuple(self._changes))
+        texts, endpoints_s = tuple(self._changes), tuple(self._endpoints_s)
+        times = due_s, start_s, done_s
+        text_s = shown_at(done_s, texts)
+        return Trace(audio_s, chunk_s, lookahead_s, *times, stages, texts, text_s, endpoints_s)
+
+
+def remote_trace(
+    lengths_s: tuple[float, float, float],
+    due_s: Sequence[float],
+    sent_s: Sequence[float],
+    texts: Sequence[tuple[float, str]],
+    endpoints_s: Sequence[float],
+    remote: RemoteFacts,
+) -> Trace:
+    """Return the trace of a stream behind a protocol; `lengths_s` are those of audio, chunk and look-ahead.
+
+    Texts come with their times of arrival, in that order; each belongs to the last chunk that was sent before.
+    """
+    sent = np.array(sent_s, dtype=float)
+    changes, before = [], ""
+    for at_s, text in texts:
+        chunk = max(0, int(np.searchsorted(sent, at_s, side="right")) - 1)
+        changes.append(text_change(chunk, before, text))
+        before = text
+    none = np.zeros(0, dtype=np.int64)
+    stages = StageColumns((), none, none, np.zeros(0), np.zeros(0))
+    arrivals_s = np.array([at_s for at_s, _ in texts], dtype=float)
+    due = np.array(due_s, dtype=float)
+    return Trace(*lengths_s, due, sent, sent, stages, tuple(changes), arrivals_s, tuple(endpoints_s), remote)
+
+
+def shown_at(done_s: Floats, texts: Sequence[TextChange]) -> Floats:
+    """Return when each text of a stream in a process was shown: when its chunk was done."""
+    return done_s[np.array([change.chunk for change in texts], dtype=np.int64)] if texts else np.zeros(0)
 
 
 def trace_of(audio_s: float, chunk_s: float, lookahead_s: float, chunks: Iterable[Chunk]) -> Trace:

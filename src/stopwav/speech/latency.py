@@ -6,22 +6,17 @@ Definitions: docs/concepts/latency.md. Times are seconds of stream time; 0 is wh
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from stopwav.speech.events import Floats, Integers, TextChange, Trace
+from stopwav.speech.events import TextChange, Trace
 from stopwav.speech.growing_text import GrowingText
 from stopwav.speech.matching import Matcher, matches
 from stopwav.speech.utterance import Word
-
-# The stages that a waterfall names, in the order of a chunk's work; other stages of an engine, and time outside of all
-# stages, are `other`.
-STAGES = ("features", "copy", "inference", "post")
-# Why a listener waits for a word, in the order in which the causes occur.
-WATERFALL = ("buffering", "lookahead", "emission", "queue", *STAGES, "other")
+from stopwav.speech.waterfall import STAGES, earliest_chunk, remote_waterfalls, waterfalls
 
 # A recogniser that decodes every half second has a queue in between and none right after. A backlog is the queue at its
 # lowest, so it is measured in windows longer than any such period in use.
@@ -29,11 +24,15 @@ BACKLOG_WINDOW_S = 1.0
 
 
 class ShownText(NamedTuple):
-    """A text shown to the listener: by which chunk, how many words of the text before it stay, and the words after."""
+    """A text shown to the listener: by which chunk, how many words of the text before it stay, and the words after.
+
+    `number` is its place among the texts of the trace, of which some changed nothing that is shown.
+    """
 
     chunk: int
     kept: int
     added: list[str]
+    number: int
 
 
 class WordTexts(NamedTuple):
@@ -89,11 +88,11 @@ def shown_texts(changes: Sequence[TextChange]) -> list[ShownText]:
     """Return the texts a listener saw, in order, each change once."""
     text = GrowingText()
     texts: list[ShownText] = []
-    for chunk, kept, added in changes:
+    for number, (chunk, kept, added) in enumerate(changes):
         count = len(text.words)
         same, new = text.change(kept, added)
         if new or same < count:
-            texts.append(ShownText(chunk, same, new))
+            texts.append(ShownText(chunk, same, new, number))
     return texts
 
 
@@ -139,76 +138,58 @@ def word_delays(trace: Trace, words: Sequence[Word], texts: Sequence[ShownText])
         if first < 0:
             delays.append(WordDelay(word, None, None, None))
             continue
-        stable_s = float(trace.done_s[texts[stable].chunk]) if stable >= 0 else None
-        shown_by = texts[first].chunk
-        delays.append(WordDelay(word, float(trace.done_s[shown_by]), stable_s, waterfall(trace, word, shown_by)))
+        stable_s = float(trace.text_s[texts[stable].number]) if stable >= 0 else None
+        shown_s = float(trace.text_s[texts[first].number])
+        delays.append(WordDelay(word, shown_s, stable_s, waterfall(trace, word, texts[first])))
     return delays
 
 
-def waterfall(trace: Trace, word: Word, chunk: int) -> dict[str, float]:
-    """Return the parts of a word's latency, which add up to it, for a word first shown by the given chunk."""
+def waterfall(trace: Trace, word: Word, text: ShownText) -> dict[str, float]:
+    """Return the parts of a word's latency, which add up to it, for a word first shown by the given text."""
     end_s = np.array([word.end_s])
     earliest = np.array([earliest_chunk(trace.due_s.tolist(), word.end_s + trace.lookahead_s)])
-    stages = {name: trace.stage_seconds[name] for name in STAGES if name in trace.stage_seconds}
-    parts = waterfalls(
-        trace.due_s, trace.start_s, trace.done_s, stages, end_s, trace.lookahead_s, earliest, np.array([chunk])
-    )
+    if trace.remote is not None:
+        reported_s = trace.remote.queue_s[text.number] if trace.remote.queue_s else 0.0
+        way_s = np.array([trace.remote.network_s or 0.0]), np.array([reported_s])
+        times = trace.due_s, trace.start_s, end_s, trace.lookahead_s, earliest
+        parts = remote_waterfalls(*times, trace.text_s[[text.number]], *way_s)
+    else:
+        stages = {name: trace.stage_seconds[name] for name in STAGES if name in trace.stage_seconds}
+        times_of_chunks = trace.due_s, trace.start_s, trace.done_s
+        shown = np.array([text.chunk])
+        parts = waterfalls(*times_of_chunks, stages, end_s, trace.lookahead_s, earliest, shown)
     return {part: float(seconds[0]) for part, seconds in parts.items()}
 
 
-def earliest_chunk(due_s: Sequence[float], needed_s: float) -> int:
-    """Return the first chunk by which so much audio was heard, of chunks that are due then; at the end, the last."""
-    return min(bisect_left(due_s, needed_s), len(due_s) - 1)
+def first_word_text(texts: Sequence[ShownText]) -> int:
+    """Return the number of the first text that showed a word, or -1."""
+    return next((text.number for text in texts if text.kept or text.added), -1)
 
 
-def waterfalls(
-    due_s: Floats,
-    start_s: Floats,
-    done_s: Floats,
-    stages: Mapping[str, Floats],
-    end_s: Floats,
-    lookahead_s: Floats | float,
-    earliest: Integers,
-    shown: Integers,
-) -> dict[str, Floats]:
-    """Return the parts of the latency of words, which add up to it: an array for each part, with a value per word.
-
-    Times and stages are of chunks. Of each word are given its end, and the indexes of the earliest chunk that could
-    show it and of the chunk that did. Buffering and look-ahead last until the earliest chunk; emission is the audio
-    that the model waited for beyond it (negative where it was quicker); the rest is the queue and work of the chunk
-    that showed the word.
-    """
-    # Near the end there may be less audio left than the look-ahead needs.
-    ahead_s = np.maximum(0.0, np.minimum(lookahead_s, due_s[earliest] - end_s))
-    parts = {
-        "buffering": due_s[earliest] - end_s - ahead_s,
-        "lookahead": ahead_s,
-        "emission": due_s[shown] - due_s[earliest],
-        "queue": start_s[shown] - due_s[shown],
-        **{name: stages[name][shown] if name in stages else np.zeros(len(shown)) for name in STAGES},
-    }
-    parts["other"] = done_s[shown] - start_s[shown] - sum(parts[name] for name in STAGES)
-    return parts
-
-
-def first_shown_by(texts: Sequence[ShownText]) -> int:
-    """Return the first chunk that showed a word, or -1."""
-    return next((text.chunk for text in texts if text.kept or text.added), -1)
-
-
-def first_word_latency(done_s: Sequence[float], words: Sequence[Word], chunk: int) -> tuple[float | None, float | None]:
+def first_word_latency(
+    text_s: Sequence[float], words: Sequence[Word], number: int
+) -> tuple[float | None, float | None]:
     """Return the time to first partial from the start of the first word, and from the start of the stream.
 
-    `done_s` is when each chunk is done, `chunk` the first that showed a word, or -1.
+    `text_s` is when each text was shown, `number` the first that showed a word, or -1.
     """
-    if chunk < 0:
+    if number < 0:
         return None, None
-    return (done_s[chunk] - words[0].start_s if words else None), done_s[chunk]
+    return (text_s[number] - words[0].start_s if words else None), text_s[number]
 
 
-def final_latency(due_s: Sequence[float], done_s: Sequence[float], words: Sequence[Word]) -> tuple[float | None, float]:
+def final_latency(end_s: float, final_s: float, words: Sequence[Word]) -> tuple[float | None, float]:
     """Return the latency of the final text from the end of the last word, and from the end of the stream."""
-    return (done_s[-1] - words[-1].end_s if words else None), done_s[-1] - due_s[-1]
+    return (final_s - words[-1].end_s if words else None), final_s - end_s
+
+
+def endpoint_latency(endpoints_s: Sequence[float], words: Sequence[Word]) -> float | None:
+    """Return the time from the end of the last word to the event that says that the utterance is over, if one does.
+
+    Events before that end are of pauses inside the utterance; of several after it, the last one is of its end.
+    """
+    after = [at_s for at_s in endpoints_s if words and at_s >= words[-1].end_s]
+    return after[-1] - words[-1].end_s if after else None
 
 
 def unstable_words(texts: Sequence[ShownText]) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopwav.speech.events import Floats, StageColumns, TextChange, Trace, stage_lists, text_change
+from stopwav.speech.events import Floats, RemoteFacts, StageColumns, TextChange, Trace, stage_lists, text_change
 
 # Two clock readings of one moment may differ by rounding.
 _TOLERANCE_S = 1e-6
@@ -30,6 +31,11 @@ class TraceLists(NamedTuple):
     stage_start_s: list[float]
     stage_duration_s: list[float]
     texts: tuple[TextChange, ...]
+    # When each text was shown.
+    text_s: list[float]
+    endpoints_s: Sequence[float] = ()
+    # What is known of the way to a server; None of a stream in a process.
+    remote: RemoteFacts | None = None
 
 
 def trace_lists(fields: Mapping[str, Any]) -> TraceLists:
@@ -39,11 +45,14 @@ def trace_lists(fields: Mapping[str, Any]) -> TraceLists:
         raise ValueError(f"audio_s, chunk_s and lookahead_s are {lengths_s}")
     if "chunks" in fields:
         lists = _first_format(lengths_s, fields["chunks"])
+    elif "sent" in fields:
+        lists = _remote_lists(lengths_s, fields)
     else:
         times = (fields["due"], fields["start"], fields["done"])
         stages = fields["stages"]
         columns = (stages["paths"], stages["path"], stages["chunk"], stages["start"], stages["duration"])
-        lists = TraceLists(*lengths_s, *times, *columns, tuple(map(TextChange._make, fields["texts"])))
+        texts = tuple(map(TextChange._make, fields["texts"]))
+        lists = TraceLists(*lengths_s, *times, *columns, texts, _shown_at(times[2], texts), fields.get("endpoints", ()))
     _check_lists(lists)
     return lists
 
@@ -60,7 +69,32 @@ def trace_from_json(fields: Mapping[str, Any]) -> Trace:
     if fault is not None:
         raise ValueError(fault[1])
     stages = StageColumns(tuple(lists.paths), path, chunk, stage_start_s, duration_s)
-    return Trace(lists.audio_s, lists.chunk_s, lists.lookahead_s, due_s, start_s, done_s, stages, lists.texts)
+    lengths_s, times = (lists.audio_s, lists.chunk_s, lists.lookahead_s), (due_s, start_s, done_s)
+    text_s = np.array(lists.text_s, dtype=float)
+    return Trace(*lengths_s, *times, stages, lists.texts, text_s, tuple(lists.endpoints_s), lists.remote)
+
+
+def _shown_at(done_s: Sequence[float], texts: Sequence[TextChange]) -> list[float]:
+    """When each text was shown; those of chunks that are not there are refused later."""
+    return [done_s[change.chunk] if 0 <= change.chunk < len(done_s) else math.nan for change in texts]
+
+
+def _remote_lists(lengths_s: tuple[Any, Any, Any], fields: Mapping[str, Any]) -> TraceLists:
+    """The lists of a stream behind a protocol: chunks start when they are sent, and take no time."""
+    texts, sent = tuple(map(TextChange._make, fields["texts"])), fields["sent"]
+    network_s = fields.get("network_s")
+    if network_s is not None and not 0 <= float(network_s) < math.inf:
+        raise ValueError(f"network_s is {network_s!r:.60}")
+    remote = RemoteFacts(network_s, tuple(map(float, fields.get("server_queue", ()))))
+    arrivals = list(fields["arrivals"])
+    if len(arrivals) != len(texts) or len(remote.queue_s) not in (0, len(texts)):
+        raise ValueError(f"{len(texts)} texts have {len(arrivals)} times of arrival")
+    if not all(map(math.isfinite, arrivals)):
+        raise ValueError("a text arrives at a time that is not a number")
+    if any(later < earlier for earlier, later in itertools.pairwise(arrivals)):
+        raise ValueError("a text arrives before the one that it follows")
+    endpoints = fields.get("endpoints", ())
+    return TraceLists(*lengths_s, fields["due"], sent, sent, (), [], [], [], [], texts, arrivals, endpoints, remote)
 
 
 def _first_format(lengths_s: tuple[Any, Any, Any], chunks: Sequence[Mapping[str, Any]]) -> TraceLists:
@@ -74,7 +108,8 @@ def _first_format(lengths_s: tuple[Any, Any, Any], chunks: Sequence[Mapping[str,
     due_s, start_s, done_s = ([chunk[name] for chunk in chunks] for name in ("due", "start", "done"))
     paths, path, chunk_of, stage_start_s, duration_s = stage_lists(rows)
     times = (due_s, start_s, done_s)
-    return TraceLists(*lengths_s, *times, paths, path, chunk_of, stage_start_s, duration_s, tuple(changes))
+    text_s = _shown_at(done_s, changes)
+    return TraceLists(*lengths_s, *times, paths, path, chunk_of, stage_start_s, duration_s, tuple(changes), text_s)
 
 
 def _check_lists(lists: TraceLists) -> None:
@@ -93,6 +128,8 @@ def _check_lists(lists: TraceLists) -> None:
         seconds = sum(lists.stage_start_s) + sum(lists.stage_duration_s)
         if not (math.isfinite(seconds) and min(lists.stage_duration_s) >= 0):
             raise ValueError("a stage has a duration below 0, or a time that is not a number")
+    if not all(map(math.isfinite, lists.endpoints_s)):
+        raise ValueError("an endpoint has a time that is not a number")
     before, length = 0, 0
     for chunk, kept, added in lists.texts:
         if not (before <= chunk < count and 0 <= kept <= length):

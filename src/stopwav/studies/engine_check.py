@@ -24,6 +24,7 @@ from stopwav.engines.registry import (
 )
 from stopwav.errors import StopwavError
 from stopwav.measure.process import Outcome
+from stopwav.servers.registry import is_server, make_server
 from stopwav.studies.worker import Worker
 
 # A large toolkit takes a minute to import from a cold disk, and what hangs is not waited for much longer.
@@ -44,10 +45,12 @@ def check_engine(text: str, time_limit_s: float = 0.0) -> Inspection:
     return inspected
 
 
-def check_engines(engines: Iterable[str], time_limit_s: float = 0.0, *, streaming: bool = False) -> list[Inspection]:
+def check_engines(
+    engines: Iterable[str], time_limit_s: float = 0.0, *, streaming: bool = False, servers: bool = False
+) -> list[Inspection]:
     """Return what is known of each engine of a run; one error names all that are not available, each with its way out.
 
-    With `streaming`, one that does not stream is not available.
+    With `streaming`, one that does not stream is not available; with `servers`, one behind a protocol is.
     """
     inspections: dict[str, Inspection] = {}
     problems: list[str] = []
@@ -56,6 +59,9 @@ def check_engines(engines: Iterable[str], time_limit_s: float = 0.0, *, streamin
         inspectors = _Inspectors(stack, time_limit_s)
         for engine in dict.fromkeys(named):
             try:
+                if is_server(engine):
+                    inspections[engine] = _check_server(engine, servers)
+                    continue
                 inspections[engine] = (
                     inspection.inspect_engine(engine) if _is_light(engine) else inspectors.ask("inspect", engine)
                 )
@@ -65,6 +71,14 @@ def check_engines(engines: Iterable[str], time_limit_s: float = 0.0, *, streamin
                 problems.append(str(error))
     raise_problems(problems)
     return [inspections[engine] for engine in named]
+
+
+def _check_server(text: str, wanted: bool) -> Inspection:
+    """What is known of a server before it is reached."""
+    if not wanted:
+        raise StopwavError(f"{text} is a server, which `stopwav latency` measures; an engine is needed here")
+    make_server(text)
+    return Inspection(takes_any_option=True, streaming=True)
 
 
 def raise_problems(problems: Sequence[str]) -> None:

@@ -56,14 +56,14 @@ def forecast(study: Study, spec: StudySpec) -> Forecast:
 
 
 def engine_problems(
-    setting: str, engines: Iterable[str], time_limit_s: float = 0.0, *, streaming: bool = False
+    setting: str, engines: Iterable[str], time_limit_s: float = 0.0, *, streaming: bool = False, servers: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield the engines that are not available, each as the setting that names it and the reason."""
     from stopwav.studies.engine_check import check_engines
 
     for engine in engines:
         try:
-            check_engines([engine], time_limit_s, streaming=streaming)
+            check_engines([engine], time_limit_s, streaming=streaming, servers=servers)
         except StopwavError as error:
             yield setting, str(error)
 

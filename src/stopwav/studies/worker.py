@@ -31,6 +31,8 @@ class Worker:
     deadly: tuple[Status, ...] = ("timeout", "crashed", "oom")
     # For whoever warms the process up; it falls with the process.
     warm: bool = False
+    # How it is said that the process could not make its object.
+    failed: str = "did not load"
     _process: FreshProcess | None = None
     _deaths: int = 0
     _given_up: Outcome | None = None
@@ -47,7 +49,7 @@ class Worker:
                 self.close()
                 self._given_up = Outcome(
                     loaded.status,
-                    message=f"the {self.subject} did not load: {loaded.message}",
+                    message=f"the {self.subject} {self.failed}: {loaded.message}",
                     last_words=loaded.last_words,
                 )
                 return self._given_up

@@ -23,7 +23,8 @@ from stopwav.report.chart import (
     spec_of,
 )
 from stopwav.report.text import format_digits, plain
-from stopwav.studies.latency.definitions import CHUNKS, WATERFALL
+from stopwav.studies.latency.chunk_definitions import CHUNKS
+from stopwav.studies.latency.definitions import WATERFALL
 from stopwav.studies.study import StudyRun
 
 # In the order in which they occur in a chunk; other stages of an engine follow.

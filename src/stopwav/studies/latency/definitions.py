@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
 from stopwav.studies.definition import ERROR_RATES, Definition, Definitions, ratio, seconds, size
-
-
-def _percentiles(title: str, text: str) -> Definition:
-    return Definition(title, "s", text, percentiles=True)
+from stopwav.studies.latency.chunk_definitions import CHUNKS, REMOTE, REMOTE_CODE, each, own_stage, percentiles
 
 
 def _of_reference(title: str, text: str) -> Definition:
     return Definition(title, "s", text, rests_on_transcript=True)
 
 
-def _each(group: Mapping[str, Definition], **fields: Any) -> dict[str, Definition]:
-    return {name: replace(definition, **fields) for name, definition in group.items()}
-
-
-WORDS = _each(
+WORDS = each(
     {
         "word_latency": replace(
-            _percentiles(
+            percentiles(
                 "word latency (UPL)",
                 "From the end of a spoken word to its first correct appearance in the text (user-perceived latency); "
                 "negative where it appears before it ends.",
@@ -36,11 +28,11 @@ WORDS = _each(
         "word_latency_mean": replace(
             seconds("word latency (UPL), mean", "The mean of word latency; the waterfall adds up to it."), scale=1e3
         ),
-        "stabilisation": _percentiles(
+        "stabilisation": percentiles(
             "stabilisation (STAB)", "From a word's first correct appearance to the moment after which it never changes."
         ),
         "committed_latency": replace(
-            _percentiles(
+            percentiles(
                 "word finalization latency",
                 "From the end of a spoken word to the moment after which it never changes (committed latency).",
             ),
@@ -50,7 +42,7 @@ WORDS = _each(
     },
     rests_on_text=True,
     rests_on_word_times=True,
-) | _each(
+) | each(
     {
         "words_recognised": ratio(
             "words recognised", "Reference words with known times that were ever in the text / all such words."
@@ -83,11 +75,22 @@ _CHUNK_WAITS = {
     "waterfall_post": seconds("post-processing", "Mean time in stage `post` of the chunk that showed the word."),
     "waterfall_other": seconds("other", "Mean time of the chunk that showed the word outside those four stages."),
 }
-WATERFALL = _each(
-    _each(_AUDIO_WAITS, rests_on_speed=False) | _CHUNK_WAITS, scale=1e3, rests_on_text=True, rests_on_word_times=True
+_REMOTE_WAITS = {
+    "waterfall_network": seconds("network", "Mean of half a round trip to the server, by the protocol's ping."),
+    "waterfall_server": seconds(
+        "server",
+        "Mean wait for the server: all of word latency that is neither buffering, look-ahead, queue nor network, audio "
+        "that its model waited for included.",
+    ),
+}
+WATERFALL = each(
+    each(_AUDIO_WAITS, rests_on_speed=False) | _CHUNK_WAITS | _REMOTE_WAITS,
+    scale=1e3,
+    rests_on_text=True,
+    rests_on_word_times=True,
 )
 
-SHARES = _each(
+SHARES = each(
     {
         "share_waiting": ratio(
             "share of waiting for audio",
@@ -97,6 +100,9 @@ SHARES = _each(
         "share_computing": ratio(
             "share of computing",
             "Σ (features + copy + inference + post + other) / Σ word finalization latency, over words.",
+        ),
+        "share_server": ratio(
+            "share of server and network", "Σ (network + server) / Σ word finalization latency, over words."
         ),
         "share_stabilisation": ratio(
             "share of stabilisation", "Σ stabilisation / Σ word finalization latency, over words."
@@ -126,68 +132,33 @@ _COMPUTATION_AWARE = {
 }
 UTTERANCES = {
     "first_word_latency": replace(
-        _percentiles("time to first partial", "From the start of the first word to the first text that is not empty."),
+        percentiles("time to first partial", "From the start of the first word to the first text that is not empty."),
         rests_on_text=True,
         rests_on_word_times=True,
     ),
     "first_word_latency_from_start": replace(
-        _percentiles(
+        percentiles(
             "time to first partial, from the start", "From the start of the stream to the first text that is not empty."
         ),
         rests_on_text=True,
     ),
     "final_latency": replace(
-        _percentiles("finalization latency", "From the end of the last word to the final text."),
+        percentiles("finalization latency", "From the end of the last word to the final text."),
         rests_on_word_times=True,
     ),
-    "final_latency_from_end": _percentiles(
+    "final_latency_from_end": percentiles(
         "end-of-stream finalization latency", "From the signal that the stream is over to the final text."
     ),
-    **_each(_LAGGING, rests_on_text=True, rests_on_speed=False),
-    **_each(_COMPUTATION_AWARE, rests_on_text=True),
-}
-
-_STAGES = {
-    "features": _percentiles("features (FEAT)", "Time of a chunk in stage `features`."),
-    "copy": _percentiles("copy (COPY)", "Time of a chunk in stage `copy`: moving data to the device (MEM)."),
-    "inference": _percentiles("inference (INF)", "Time of a chunk in stage `inference`."),
-    "post": _percentiles("post-processing (POST)", "Time of a chunk in stage `post`: from tokens to text."),
-    "other": _percentiles("other", "Time of a chunk outside all stages."),
-}
-_ALGORITHMIC = {
-    "algorithmic_latency": seconds(
-        "algorithmic latency (ALGO)", "chunk + look-ahead: the longest wait on an infinitely fast machine."
+    "endpoint_latency": replace(
+        percentiles(
+            "endpoint latency",
+            "From the end of the last word to the event by which the engine or server says that the utterance is over.",
+        ),
+        rests_on_word_times=True,
     ),
-    "algorithmic_latency_mean": seconds(
-        "algorithmic latency, mean", "chunk / 2 + look-ahead: the mean wait on an infinitely fast machine."
-    ),
+    **each(_LAGGING, rests_on_text=True, rests_on_speed=False),
+    **each(_COMPUTATION_AWARE, rests_on_text=True),
 }
-CHUNKS = _each(
-    {
-        "chunk_lag": replace(
-            _percentiles(
-                "chunk latency (queue + compute)", "From the last sample of a chunk to the end of its processing."
-            ),
-            headline="chunk latency P{p}, ms",
-            headline_percentiles=(95,),
-        ),
-        "queue": _percentiles("queue", "From the last sample of a chunk to the start of its processing."),
-        "service": _percentiles("compute (service)", "Processing time of a chunk: all its stages, and the rest."),
-        **_STAGES,
-        **_each(_ALGORITHMIC, rests_on_speed=False),
-        "longest_wait": _percentiles(
-            "worst-case chunk latency",
-            "algorithmic latency + chunk latency: from the first sample of a chunk to the end of its processing, "
-            "look-ahead included.",
-        ),
-        "sum_of_p95s": seconds(
-            "sum of P95s (upper bound)",
-            "algorithmic latency + P95 of features, of copy and of inference: an upper bound where nothing queues, and "
-            "not a percentile; for comparison with older reports.",
-        ),
-    },
-    scale=1e3,
-)
 
 PACE = {
     "rtf": replace(
@@ -210,7 +181,7 @@ PACE = {
     ),
 }
 
-TEXT = ERROR_RATES | _each(
+TEXT = ERROR_RATES | each(
     {
         "upwr": replace(
             ratio(
@@ -239,16 +210,6 @@ PROCESS = {
 }
 
 
-def own_stage(family: str) -> Definition | None:
-    """Return the definition of a stage that the engine named itself: a part of one of the four, or another one."""
-    kind, _, name = family.partition("_")
-    if not name or kind not in ("features", "copy", "inference", "post", "stage"):
-        return None
-    stage = name if kind == "stage" else f"{kind}/{name}"
-    text = f"Time of a chunk in the engine's own stage `{stage}` (further `/` are written as `_`)."
-    return replace(_percentiles(stage, text), scale=1e3)
-
-
 # In the order in which a reader meets them.
 DEFINITIONS = Definitions(
     {
@@ -258,6 +219,7 @@ DEFINITIONS = Definitions(
         "Utterances": UTTERANCES,
         "Chunks: what the machine does": CHUNKS,
         "Keeping up": PACE,
+        "Servers: the way there": REMOTE,
         "What is written": TEXT,
         "The process": PROCESS,
     },
@@ -280,6 +242,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         _WITHOUT_WORDS: "",
         "final_latency_p50": "",
         "final_latency_from_end_p50": "",
+        "endpoint_latency_p50": "",
     },
     "Why it takes so long, mean ms": dict.fromkeys((*WATERFALL, "word_latency_mean"), ""),
     "What the machine does": {
@@ -290,6 +253,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "chunk_lag_p95": "ms",
         "chunk_lag_p99": "ms",
         "peak_host_bytes": "",
+        "send_lateness_p99": "ms",
     },
     "What it writes": {"wer": "%", "cer": "%", "upwr": ""},
     LEGACY: {
@@ -342,6 +306,9 @@ def _is_shown(metric: str, heading: str, results: Sequence[Result]) -> bool:
     if heading == LEGACY:
         return any({"features_p95", "inference_p95"} <= result.metrics.keys() for result in results)
     estimates = [result.metrics[metric] for result in results if metric in result.metrics]
+    # What nobody can see through a protocol, of servers alone, is a line under the table.
+    if all(estimate.code == REMOTE_CODE for estimate in estimates):
+        return False
     # That texts mean nothing, or have no transcript, is said once, in place of the errors.
     if metric != "wer" and all(estimate.code in (UNTRAINED, NO_TRANSCRIPT) for estimate in estimates):
         return False

@@ -40,6 +40,7 @@ from stopwav.report.text import (
 from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
 from stopwav.stats.rule import rule_text
+from stopwav.studies.latency.chunk_definitions import REMOTE_CODE
 from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain, explanation_reasons
 from stopwav.studies.latency.missing_reasons import missing_reasons
@@ -50,6 +51,7 @@ CAUSES = {
     "waiting": "waiting for audio",
     "queue": "queueing",
     "computing": "computing",
+    "server": "the server and the network",
     "stabilisation": "stabilisation",
 }
 
@@ -82,7 +84,8 @@ def latency_finding(result: Result) -> str:
     if not result.metrics:
         failures = (warning.message for warning in result.warnings if warning.code.startswith("stream-"))
         return f"{result.name}: {result.status}; {next(failures, 'nothing was measured')}"
-    return f"{result.name}: {_pace(result)}; {_wait(result)}{_causes(result)}"
+    pace = "" if result.metrics["rtf"].code == REMOTE_CODE else f"{_pace(result)}; "
+    return f"{result.name}: {pace}{_wait(result)}{_causes(result)}"
 
 
 def verdict_finding(base: str, verdict: EngineVerdict, record: Record) -> str:
@@ -139,9 +142,8 @@ def _wait(result: Result) -> str:
 
 def _causes(result: Result) -> str:
     """Word finalization latency with the share of each cause, in the order in which they occur."""
-    shares = {cause: result.metrics[f"share_{cause}"].value for cause in CAUSES}
-    known = {cause: share for cause, share in shares.items() if share is not None}
-    if not known:
+    shares = {cause: result.metrics.get(f"share_{cause}", Estimate(None)).value for cause in CAUSES}
+    if not (known := {cause: share for cause, share in shares.items() if share is not None}):
         return ""
     committed = result.metrics["committed_latency_p50"]
     final = f"; a word is final after {format_value(committed)} s (P50)" if committed.value is not None else ""
@@ -186,8 +188,7 @@ def _settings_line(result: Result) -> str:
     return (
         f"{counted(params['utterances'], 'utterance')} of corpus {params['corpus']}, {params['audio_s']:.0f} s of "
         f"audio, {counted(params['words'], 'word') if params['transcripts'] else 'no transcripts'}, "
-        f"{params['pace']} pace, "
-        f"{counted(params['rounds'], 'round')}; [95 % CI]"
+        f"{params['pace']} pace, {counted(params['rounds'], 'round')}; [95 % CI]"
     )
 
 

@@ -62,7 +62,7 @@ def forecast(spec: LatencySpec) -> Forecast:
 
 def problems(spec: LatencySpec) -> Iterator[tuple[str, str]]:
     """Yield what would stop a run of these settings at once."""
-    yield from engine_problems("engines", spec.engines, spec.time_limit_s, streaming=True)
+    yield from engine_problems("engines", spec.engines, spec.time_limit_s, streaming=True, servers=True)
 
 
 def speeds(record: Record) -> dict[str, tuple[float, float]]:

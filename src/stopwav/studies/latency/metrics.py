@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED
 from stopwav.speech.events import Floats, Integers
-from stopwav.speech.latency import STAGES, WATERFALL, algorithmic_latency
+from stopwav.speech.latency import algorithmic_latency
+from stopwav.speech.waterfall import STAGES, WATERFALL
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
+from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.latency.stream_facts import StreamFacts
 from stopwav.studies.latency.stream_table import StreamTable
 
@@ -20,21 +22,44 @@ from stopwav.studies.latency.stream_table import StreamTable
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
 WAITING = ("buffering", "lookahead", "emission")
 COMPUTING = (*STAGES, "other")
+REMOTE = ("network", "server")
 # The code of what follows from the settings or from other metrics, and has no interval of its own.
 BY_DEFINITION = "by-definition"
 # The codes for which a cell, or the definition of its metric, says why there is no number or interval.
 SAID = (UNTRAINED, NO_TRANSCRIPT, BY_DEFINITION)
+# Metrics of chunks, and of what they take, which only a process of ours has.
+_LOCAL = ("chunk_lag", "queue", "service", "other", "longest_wait")
 
 
 def stream_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Return the metrics of streams: of chunks, words, utterances, and ratios of sums."""
     metrics = {
-        **_chunk_metrics(table, seed),
+        **(_chunk_metrics(table, seed) if table.network_s is None else _send_metrics(table, table.network_s, seed)),
         **_word_metrics(table, seed),
         **_utterance_metrics(table, seed),
         **_ratio_metrics(table, seed),
     }
+    if table.network_s is not None:
+        hidden = {name: unseen(metrics[name].unit) for name in ("rtf", "rtfx", "backlog_slope")}
+        return {**metrics, **hidden, "keeps_up": unseen("bool")}
     return {**metrics, "keeps_up": keeps_up(metrics["rtf"], metrics["backlog_slope"])}
+
+
+def unseen(unit: str) -> Estimate:
+    """Return the place of a number that cannot be seen through a protocol."""
+    return Estimate(None, unit=unit, note=REMOTE_NOTE, code=REMOTE_CODE)
+
+
+def _send_metrics(table: StreamTable, network_s: Floats, seed: int) -> dict[str, Estimate]:
+    """How late we sent chunks, and half of a round trip; what chunks took is not visible behind a protocol."""
+    chunks = table.chunks
+    metrics = {f"{name}_p{round(100 * p)}": unseen("s") for name in _LOCAL for p in PERCENTILES}
+    metrics |= {name: unseen("s") for name in ("algorithmic_latency", "algorithmic_latency_mean", "sum_of_p95s")}
+    metrics |= _Percentiles(table, chunks.stream, seed)("send_lateness", chunks.start_s - chunks.due_s)
+    known = np.flatnonzero(np.isfinite(network_s))
+    if not known.size:
+        return metrics | {"network": Estimate(None, unit="s", note="the protocol has no ping", code=REMOTE_CODE)}
+    return metrics | {"network": _Percentiles(table, known, seed).mean(network_s[known])}
 
 
 def _chunk_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
@@ -95,6 +120,7 @@ def _word_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
         "waiting": sum(words.parts[part] for part in WAITING),
         "queue": words.parts["queue"],
         "computing": sum(words.parts[part] for part in COMPUTING),
+        "server": sum(words.parts[part] for part in REMOTE),
         "stabilisation": stabilisation_s,
     }
     for name, seconds in shares.items():
@@ -121,7 +147,10 @@ def _utterance_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     for name, values in columns.items():
         known = np.isfinite(values)
         of_streams = _Percentiles(table, np.flatnonzero(known), seed)
-        if name.startswith(("first", "final")):
+        if name == "endpoint_latency" and not known.any():
+            silent = Estimate(None, unit="s", note="it does not say when an utterance is over", code="no-endpoint")
+            metrics |= {f"{name}_p{round(100 * p)}": silent for p in PERCENTILES}
+        elif name.startswith(("first", "final", "endpoint")):
             metrics |= of_streams(name, values[known])
         else:
             metrics[name] = of_streams.mean(values[known], "s/s" if name == "backlog_slope" else "s")

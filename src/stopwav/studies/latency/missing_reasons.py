@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from stopwav.record import Result
 from stopwav.stats import Estimate, minimum_count
+from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.latency.definitions import label_of, shown_sections
 from stopwav.studies.latency.metrics import SAID
 
@@ -24,6 +25,9 @@ def missing_reasons(results: Sequence[Result]) -> Iterator[str]:
                     reason, count = _reason(estimate, metric)
                     counts.setdefault(reason, []).append(count)
                     labels.setdefault(reason, {})[label_of(metric, unit)] = None
+    if any(result.metrics and result.metrics["rtf"].code == REMOTE_CODE for result in results):
+        yield f"{REMOTE_NOTE}: real-time factor, chunk latency, memory"
+        labels.pop(REMOTE_NOTE, None)
     for reason, about in labels.items():
         low, high = min(counts[reason]), max(counts[reason])
         shown = str(low) if low == high else f"{low}–{high}"

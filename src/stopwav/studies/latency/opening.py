@@ -15,7 +15,7 @@ from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import Budget
 from stopwav.studies.corpus_header import duration_s, engine_names
 from stopwav.studies.latency.spec import LatencySpec
-from stopwav.studies.latency.streams import OpenedEngine, StreamRunner, warm_up_part, warm_up_process
+from stopwav.studies.latency.streams import OpenedEngine, stream_worker, warm_up_part, warm_up_process
 from stopwav.studies.worker import LOAD_LIMIT_S, Worker
 
 
@@ -39,7 +39,7 @@ class Opening:
         limit_s = min(LOAD_LIMIT_S, budget.left_s)
         names = engine_names(spec.engines)
         for done, (name, engine) in enumerate(zip(names, spec.engines, strict=True), start=1):
-            worker = self._stack.enter_context(Worker(StreamRunner, (engine, spec.chunk_ms), load_limit_s=limit_s))
+            worker = self._stack.enter_context(stream_worker(spec, engine, limit_s))
             start_s = time.monotonic()
             if not (loaded := worker.load()).ok:
                 # Its result says so too: the worker keeps the failure and does not try again.

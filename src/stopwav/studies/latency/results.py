@@ -9,14 +9,18 @@ from typing import Any
 from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
-from stopwav.stats import Estimate
+from stopwav.stats import Estimate, nearest_rank
 from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS
-from stopwav.studies.latency.metrics import process_metrics, stream_metrics
+from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
 from stopwav.studies.latency.stream_table import StreamTable, stream_tables
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
 from stopwav.studies.study import StudyRun
+
+# Send lateness at P99 above which a run through a server has a warning, and above which its times are not given.
+LATE_S, INVALID_S = 0.010, 0.050
+INVALID = "invalid"
 
 
 def latency_results(record: Record) -> list[Result]:
@@ -84,6 +88,19 @@ def needs_transcript(metric: str) -> bool:
     return definition is not None and definition.needs_transcript
 
 
+def rests_on_sending(metric: str) -> bool:
+    """Whether a metric is wrong where our client sends chunks late: all times but that lateness itself."""
+    definition = DEFINITIONS.find(metric)
+    return definition is not None and definition.rests_on_speed and not metric.startswith("send_lateness")
+
+
+def send_lateness_s(table: StreamTable) -> float:
+    """Return how late chunks were sent to a server, at P99; 0 of streams in a process."""
+    if table.network_s is None or not len(table):
+        return 0.0
+    return float(nearest_rank(table.chunks.start_s - table.chunks.due_s, 0.99))
+
+
 def _without(
     metrics: Mapping[str, Estimate], concerned: Callable[[str], bool], note: str, code: str
 ) -> dict[str, Estimate]:
@@ -119,6 +136,12 @@ def _metrics(table: StreamTable, pieces: Sequence[Piece], seed: int) -> dict[str
     if not len(table):
         return {}
     metrics = {**stream_metrics(table, seed), **process_metrics(pieces)}
+    if table.network_s is not None:
+        metrics |= {name: unseen(estimate.unit) for name, estimate in process_metrics([]).items()}
+    lateness_s = send_lateness_s(table)
+    if lateness_s > INVALID_S:
+        note = f"invalid: our own client sent chunks {1e3 * lateness_s:.0f} ms late (P99)"
+        metrics = _without(metrics, rests_on_sending, note, INVALID)
     if all(text.errors is None for text in table.texts):
         metrics = _without(metrics, needs_transcript, WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     return _without(metrics, rests_on_text, UNTRAINED, UNTRAINED) if is_untrained(pieces) else metrics
@@ -133,6 +156,12 @@ def _warnings(record: Record, pieces: Sequence[Piece], table: StreamTable) -> li
             warnings += [Caution(code, message) for code, message in piece.data["cautions"]]
             warnings += [Caution("engine", note) for note in piece.data["engine"]["notes"]]
     warnings += header_warnings(record.header)
+    if (lateness_s := send_lateness_s(table)) > LATE_S:
+        message = (
+            f"chunks were sent {1e3 * lateness_s:.0f} ms late (P99) by this client: stop other processes (see top), or "
+            f"fewer --streams{'' if lateness_s <= INVALID_S else '; its times are not valid'}"
+        )
+        warnings.append(Caution("send-lateness", message))
     streamed = (table.utterances[position] for position in set(table.utterance.tolist()))
     untimed = [utterance for utterance in streamed if not utterance.words and utterance.text is not None]
     if untimed:

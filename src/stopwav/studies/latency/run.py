@@ -48,8 +48,8 @@ def latency(spec: LatencySpec) -> Record:
 
 
 def _is_same(spec: LatencySpec, other: Header) -> bool:
-    """Whether a run is of this spec; the oldest runs have no key for settings to try."""
-    return {"knobs": None, **other.spec} == spec.stored()
+    """Whether a run is of this spec; the oldest runs have no key for settings to try, and none for streams."""
+    return {"knobs": None, "streams": 1, **other.spec} == spec.stored()
 
 
 def _bounded(spec: LatencySpec) -> LatencySpec:
@@ -62,7 +62,7 @@ def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
     from stopwav.studies.engine_check import check_engines
 
     spec.report("checking engines", 0, 1)
-    inspections = check_engines(spec.engines, spec.time_limit_s, streaming=True)
+    inspections = check_engines(spec.engines, spec.time_limit_s, streaming=True, servers=True)
     spec.report("checking engines", 1, 1)
     drawn = draw(spec)
     budget = Budget(spec.total_s, time.monotonic() - begun_s)
@@ -142,14 +142,16 @@ class _Round:
         before, whole = (0, total) if fixed is None else (self._index * total, fixed * total)
         task = "streaming" if fixed is not None else "first sweep" if self._index == 0 else f"round {self._index + 1}"
         try:
-            for turn, utterance in enumerate([*utterances, None]):
-                order = alternating_order(len(self._engines), 0 if utterance is None else turn + self._index)
+            size = self._spec.streams
+            groups = [utterances[start : start + size] for start in range(0, len(utterances), size)]
+            for turn, group in enumerate([*groups, []]):
+                order = alternating_order(len(self._engines), turn + self._index if group else 0)
                 for engine in (self._engines[position] for position in order):
-                    if utterance is None:
-                        engine.measure_memory(longest)
+                    if group:
+                        engine.stream(group)
                     else:
-                        engine.stream(utterance)
-                    done += 1
+                        engine.measure_memory(longest)
+                    done += len(group) or 1
                     self._spec.report(task, before + done, whole)
                 left_s = None if fixed is not None else self._budget.left_s
                 self._spec.show(self._record, f"round {self._index + 1}", left_s)

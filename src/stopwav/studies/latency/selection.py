@@ -54,7 +54,8 @@ def stream_cost(spec: LatencySpec, engines: Iterable[OpenedEngine]) -> StreamCos
     opened = list(engines)
     rtfs = [ASSUMED_RTF if engine.rtf is None else engine.rtf for engine in opened]
     paced = rtfs if spec.pace == "virtual" else [max(1.0, rtf) for rtf in rtfs]
-    return StreamCost(sum(paced), sum(rtfs), sum(engine.seconds for engine in opened))
+    # Several at a time through a server.
+    return StreamCost(sum(paced) / spec.streams, sum(rtfs), sum(engine.seconds for engine in opened))
 
 
 def draw(spec: LatencySpec) -> Corpus:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from stopwav.measure.clock import Pace
+from stopwav.servers.registry import is_server
 from stopwav.studies.budget import BudgetedSpec
 from stopwav.studies.spec import Option
 
@@ -41,10 +42,13 @@ class LatencySpec(BudgetedSpec):
     pace: Annotated[
         Pace,
         Option(
-            "virtual: as fast as possible, with waiting reconstructed; real: by the clock; "
+            "virtual: as fast as possible, with waiting reconstructed; real: by the clock, as servers always are; "
             "idle: by the clock, and the core may sleep in between."
         ),
     ] = "virtual"
+    streams: Annotated[int, Option("Utterances at a time through a server; engines in a process take one.")] = Field(
+        default=1, gt=0
+    )
     limit: Annotated[int | None, Option("Use only this many utterances, drawn by --seed.")] = Field(default=None, gt=0)
     # Where the engine is fed by the clock, the length of the audio is added.
     time_limit_s: Annotated[float, Option("Seconds that an engine may take for one utterance.")] = Field(
@@ -57,6 +61,17 @@ class LatencySpec(BudgetedSpec):
     ] = False
     # With `explain`, the settings that the first engine offers; the other engines are those with one of them each.
     knobs: list[TriedKnob] | None = None
+
+    @model_validator(mode="after")
+    def _servers(self) -> LatencySpec:
+        """Servers are fed by the clock, and so is whatever is compared with them."""
+        remote = [engine for engine in self.engines if is_server(engine)]
+        if remote and self.pace == "virtual":
+            self.pace = "real"
+        if self.streams > 1 and len(remote) < len(self.engines):
+            local = next(engine for engine in self.engines if engine not in remote)
+            raise ValueError(f"--streams {self.streams} is for servers, and {local} runs in a process: leave it out")
+        return self
 
     @field_validator("corpus", "words", mode="before")
     @classmethod

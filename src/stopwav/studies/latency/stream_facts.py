@@ -12,11 +12,12 @@ from stopwav.speech.latency import (
     backlog_slope,
     committing_texts,
     differentiable_average_lagging,
+    endpoint_latency,
     erased_words,
     final_latency,
     final_words,
-    first_shown_by,
     first_word_latency,
+    first_word_text,
     length_adaptive_average_lagging,
     match_words,
     shown_texts,
@@ -32,16 +33,16 @@ from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_
 class TextFacts:
     """What the texts of a stream say, whenever they came.
 
-    Chunks are given by their index in the stream, -1 for none. Errors are None where there is no transcript.
+    Texts are given by their number in the stream, -1 for none. Errors are None where there is no transcript.
     """
 
     text: str
-    # The first chunk that showed a word.
+    # The first text that showed a word.
     first_by: int
-    # For each reference word the chunks that first showed it, and since which it never changed.
+    # For each reference word the texts that first showed it, and since which it never changed.
     shown_by: tuple[int, ...]
     stable_by: tuple[int, ...]
-    # For each word of the final text the chunk since which it and all before it never changed.
+    # For each word of the final text the one since which it and all before it never changed.
     committed_by: tuple[int, ...]
     unstable_words: int
     erased_words: int
@@ -56,6 +57,7 @@ class StreamFacts(NamedTuple):
     first_word_latency_from_start: float | None
     final_latency: float | None
     final_latency_from_end: float | None
+    endpoint_latency: float | None
     al: float | None
     laal: float | None
     dal: float | None
@@ -75,13 +77,13 @@ def text_facts(lists: TraceLists, utterance: Utterance) -> TextFacts:
         words = normalise(utterance.text), final
         errors, characters = count_word_errors(*words), count_character_errors(*words)
     # A text that is not there is the last of these.
-    chunks = [*(text.chunk for text in texts), -1]
+    numbers = [*(text.number for text in texts), -1]
     return TextFacts(
         text=last_text(lists.texts),
-        first_by=first_shown_by(texts),
-        shown_by=tuple(chunks[number] for number in matched.first),
-        stable_by=tuple(chunks[number] for number in matched.stable),
-        committed_by=tuple(chunks[number] for number in committing_texts(texts)),
+        first_by=first_word_text(texts),
+        shown_by=tuple(numbers[place] for place in matched.first),
+        stable_by=tuple(numbers[place] for place in matched.stable),
+        committed_by=tuple(numbers[place] for place in committing_texts(texts)),
         unstable_words=unstable_words(texts),
         erased_words=erased_words(texts),
         errors=errors,
@@ -91,14 +93,25 @@ def text_facts(lists: TraceLists, utterance: Utterance) -> TextFacts:
 
 def stream_facts(lists: TraceLists, utterance: Utterance, texts: TextFacts) -> StreamFacts:
     """Return the metrics of one stream that need its times."""
-    due_s, done_s, words = lists.due_s, lists.done_s, utterance.words
+    due_s, text_s, words = lists.due_s, lists.text_s, utterance.words
+    heard_s = [due_s[lists.texts[number].chunk] for number in texts.committed_by]
     return StreamFacts(
-        *first_word_latency(done_s, words, texts.first_by),
-        *final_latency(due_s, done_s, words),
-        *_laggings([due_s[chunk] for chunk in texts.committed_by], lists.audio_s, texts.errors),
-        *_laggings([done_s[chunk] for chunk in texts.committed_by], lists.audio_s, texts.errors),
-        backlog_slope(due_s, lists.start_s),
+        *first_word_latency(text_s, words, texts.first_by),
+        *_final_latency(lists, utterance),
+        endpoint_latency(lists.endpoints_s, words),
+        *_laggings(heard_s, lists.audio_s, texts.errors),
+        *_laggings([text_s[number] for number in texts.committed_by], lists.audio_s, texts.errors),
+        None if lists.remote else backlog_slope(due_s, lists.start_s),
     )
+
+
+def _final_latency(lists: TraceLists, utterance: Utterance) -> tuple[float | None, float | None]:
+    """The latency of the final text: of the last call in a process, of the last text that arrived from a server."""
+    if lists.remote is None:
+        return final_latency(lists.due_s[-1], lists.done_s[-1], utterance.words)
+    if not lists.text_s:
+        return None, None
+    return final_latency(lists.due_s[-1], lists.text_s[-1], utterance.words)
 
 
 def _laggings(

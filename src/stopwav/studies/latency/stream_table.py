@@ -21,9 +21,9 @@ from stopwav.errors import StopwavError
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.events import Floats, Integers, Trace
-from stopwav.speech.latency import earliest_chunk, waterfalls
 from stopwav.speech.stored_trace import TraceLists, find_fault, trace_from_json, trace_lists
 from stopwav.speech.utterance import Utterance
+from stopwav.speech.waterfall import earliest_chunk, remote_waterfalls, waterfalls
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
 from stopwav.studies.latency.stream_facts import StreamFacts, TextFacts, stream_facts, text_facts
 
@@ -94,6 +94,8 @@ class StreamTable:
     audio_s: Floats
     # Chunk and look-ahead of the first stream; None where there is none.
     algorithm_s: tuple[float, float] | None
+    # Half of the round trip of each stream behind a protocol, NaN where it is not known; None of streams in a process.
+    network_s: Floats | None
     facts: Sequence[StreamFacts]
     texts: Sequence[TextFacts]
     chunks: Chunks
@@ -200,12 +202,13 @@ class _Builder:
     stages: dict[str, array[float]] = field(default_factory=dict)
     spans: tuple[array[Any], ...] = field(default_factory=lambda: (array("q"), array("q"), array("d")))
     order: dict[str, None] = field(default_factory=dict)
-    # Of each reference word: the stream, its end, and the chunks that could show it first, that did, and that made it
-    # stable, or -1.
+    # Half of the round trip of each stream behind a protocol.
+    network_s: array[float] = field(default_factory=lambda: array("d"))
+    # Of each reference word: the stream, the chunks that could show it first and that did, or -1; its end, when it was
+    # shown and when it became stable, or NaN, the look-ahead, and the queue that a server reports.
     word_stream: array[int] = field(default_factory=lambda: array("q"))
-    word_end_s: array[float] = field(default_factory=lambda: array("d"))
-    word_chunks: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(3)))
-    lookahead_s: array[float] = field(default_factory=lambda: array("d"))
+    word_chunks: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("q") for _ in range(2)))
+    word_s: tuple[array[float], ...] = field(default_factory=lambda: tuple(array("d") for _ in range(5)))
 
     def add(self, lists: TraceLists, position: int, index: int) -> None:
         """Add a stream: its trace, the position of its utterance, and its round."""
@@ -222,17 +225,28 @@ class _Builder:
         self.round.append(index)
         self.audio_s.append(lists.audio_s)
         self.algorithm_s = self.algorithm_s or (lists.chunk_s, lists.lookahead_s)
+        if lists.remote is not None:
+            self.network_s.append(np.nan if lists.remote.network_s is None else lists.remote.network_s)
         self.texts.append(texts)
         self.facts.append(stream_facts(lists, utterance, texts))
 
     def _add_words(self, lists: TraceLists, utterance: Utterance, texts: TextFacts) -> None:
         words, due_s, start = utterance.words, lists.due_s, len(self.times[0])
         self.word_stream.extend([len(self.utterance)] * len(words))
-        self.word_end_s.extend([word.end_s for word in words])
-        self.lookahead_s.extend([lists.lookahead_s] * len(words))
         earliest = [earliest_chunk(due_s, word.end_s + lists.lookahead_s) for word in words]
-        for column, own in zip(self.word_chunks, (earliest, texts.shown_by, texts.stable_by), strict=True):
+        shown = [-1 if number < 0 else lists.texts[number].chunk for number in texts.shown_by]
+        for column, own in zip(self.word_chunks, (earliest, shown), strict=True):
             column.extend([-1 if chunk < 0 else start + chunk for chunk in own])
+        reported_s = () if lists.remote is None else lists.remote.queue_s
+        columns = (
+            [word.end_s for word in words],
+            [np.nan if number < 0 else lists.text_s[number] for number in texts.shown_by],
+            [np.nan if number < 0 else lists.text_s[number] for number in texts.stable_by],
+            [lists.lookahead_s] * len(words),
+            [reported_s[number] if reported_s and number >= 0 else 0.0 for number in texts.shown_by],
+        )
+        for times, own_s in zip(self.word_s, columns, strict=True):
+            times.extend(own_s)
 
     def _add_chunks(self, lists: TraceLists) -> None:
         start = len(self.times[0])
@@ -292,6 +306,7 @@ class _Builder:
             np.array(self.round, dtype=np.int64),
             np.array(self.audio_s, dtype=float),
             self.algorithm_s,
+            np.array(self.network_s, dtype=float) if self.network_s else None,
             self.facts,
             self.texts,
             chunks,
@@ -299,22 +314,18 @@ class _Builder:
         )
 
     def _words(self, chunks: Chunks, stages: Mapping[str, Floats]) -> Words:
-        earliest, shown_by, stable_by = (np.array(column, dtype=np.int64) for column in self.word_chunks)
-        end_s, lookahead_s = (np.array(column, dtype=float) for column in (self.word_end_s, self.lookahead_s))
-        times = chunks.due_s, chunks.start_s, chunks.done_s
+        earliest, shown_by = (np.array(column, dtype=np.int64) for column in self.word_chunks)
+        end_s, shown_s, stable_s, lookahead_s, reported_s = (np.array(column, dtype=float) for column in self.word_s)
+        stream = np.array(self.word_stream, dtype=np.int64)
         shown = shown_by >= 0
-        # A word that was not shown counts as shown by the chunk that could have, and has no parts.
-        parts = waterfalls(*times, stages, end_s, lookahead_s, earliest, np.where(shown, shown_by, earliest))
-        return Words(
-            np.array(self.word_stream, dtype=np.int64),
-            end_s,
-            _times(chunks.done_s, shown_by),
-            _times(chunks.done_s, stable_by),
-            {part: np.where(shown, seconds, 0.0) for part, seconds in parts.items()},
-        )
-
-
-def _times(done_s: Floats, chunk: Integers) -> Floats:
-    """When these chunks were done; NaN for -1."""
-    times: Any = np.where(chunk < 0, np.nan, done_s[chunk]) if done_s.size else np.zeros(0)
-    return np.asarray(times, dtype=float)
+        if self.network_s:
+            network_s = np.nan_to_num(np.array(self.network_s, dtype=float))[stream]
+            times = chunks.due_s, chunks.start_s, end_s, lookahead_s, earliest
+            parts = remote_waterfalls(*times, np.where(shown, shown_s, end_s), network_s, reported_s)
+        else:
+            # A word that was not shown counts as shown by the chunk that could have, and has no parts.
+            shown_or_could = np.where(shown, shown_by, earliest)
+            of_chunks = chunks.due_s, chunks.start_s, chunks.done_s
+            parts = waterfalls(*of_chunks, stages, end_s, lookahead_s, earliest, shown_or_could)
+        own_parts = {part: np.where(shown, seconds, 0.0) for part, seconds in parts.items()}
+        return Words(stream, end_s, shown_s, stable_s, own_parts)

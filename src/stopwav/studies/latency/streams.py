@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,11 +19,13 @@ from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.sampler import MAX_WARMUP_S, MIN_WARMUP_CALLS, warm_up
 from stopwav.piece import Piece
 from stopwav.record import Record
+from stopwav.servers.registry import is_server
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.events import Chunk, Hypothesis, Stage, TraceBuilder
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import Budget
 from stopwav.studies.corpus_header import duration_s
+from stopwav.studies.latency.server_streams import NO_MEMORY, ServerRunner
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.worker import LOAD_LIMIT_S, Worker, outcome_to_piece
 
@@ -63,7 +65,8 @@ class EngineRound:
     ) -> None:
         self.name, self._index = name, index
         self._spec, self._record, self._budget = spec, record, budget
-        self._worker = Worker(StreamRunner, (engine, spec.chunk_ms)) if opened is None else opened.worker
+        self._is_server = is_server(engine)
+        self._worker = stream_worker(spec, engine) if opened is None else opened.worker
         # Seconds that this round takes of the engine's time.
         self.seconds = 0.0 if opened is None else opened.seconds
         # Whether a stream of this round completed.
@@ -71,15 +74,31 @@ class EngineRound:
         if opened is not None and opened.load is not None:
             self._append_load(opened.load)
 
-    def stream(self, utterance: Utterance) -> None:
-        """Stream one utterance, unless that was done before."""
-        key = ("stream", self._index, self.name, utterance.id)
-        stored = self._record.find(key)
-        if stored is None:
-            outcome, data = _failed_inside(self._timed(lambda: self._stream(utterance)))
-            stored = outcome_to_piece(key, outcome, data)
-            self._record.append(stored)
-        self.completed = self.completed or stored.status == "ok"
+    def stream(self, utterances: Sequence[Utterance]) -> None:
+        """Stream utterances, several of them at a time through a server, unless that was done before."""
+        lacking = [utterance for utterance in utterances if self._key(utterance) not in self._record]
+        if len(lacking) == 1:
+            outcomes = [self._timed(lambda: self._stream(lacking[0]))]
+        else:
+            outcomes = self._stream_together(lacking) if lacking else []
+        for utterance, outcome in zip(lacking, outcomes, strict=True):
+            whole, data = _failed_inside(outcome)
+            self._record.append(outcome_to_piece(self._key(utterance), whole, data))
+        stored = (self._record.find(self._key(utterance)) for utterance in utterances)
+        self.completed = self.completed or any(piece is not None and piece.status == "ok" for piece in stored)
+
+    def _key(self, utterance: Utterance) -> tuple[str, int, str, str]:
+        return ("stream", self._index, self.name, utterance.id)
+
+    def _stream_together(self, utterances: Sequence[Utterance]) -> list[Outcome]:
+        """The outcomes of streams at one time; what ends their process ends all of them."""
+        if not self._worker.warm and not (outcome := self._timed(lambda: self._warm_up(utterances[0]))).ok:
+            return [outcome] * len(utterances)
+        limit_s = self._spec.time_limit_s + max(map(duration_s, utterances))
+        outcome = self._timed(lambda: self._call("streams", list(utterances), limit_s=limit_s))
+        if not outcome.ok:
+            return [outcome] * len(utterances)
+        return [replace(outcome, value=value) for value in outcome.value]
 
     def measure_memory(self, longest: Utterance) -> None:
         """Measure the peak memory of streaming the longest utterance, unless that was done before.
@@ -91,9 +110,11 @@ class EngineRound:
         if key in self._record:
             return
         outcome = Outcome("skipped", message="no stream of this round completed")
-        if self.completed:
+        if self._is_server:
+            outcome = Outcome("skipped", message=NO_MEMORY)
+        elif self.completed:
             outcome = self._timed(lambda: self._warm_up(longest)) if not self._worker.warm else Outcome("ok")
-        if self._worker.warm:
+        if self._worker.warm and not self._is_server:
             outcome = self._timed(lambda: self._call("peak_memory", longest, limit_s=self._spec.time_limit_s))
         outcome, data = _failed_inside(outcome)
         self._record.append(outcome_to_piece(key, outcome, data if outcome.ok else {}))
@@ -136,6 +157,14 @@ class EngineRound:
     def _append_load(self, load: dict[str, Any]) -> None:
         attempt = sum(key[:3] == ("load", self._index, self.name) for key in self._record.keys)
         self._record.append(Piece(key=["load", self._index, self.name, attempt], status="ok", data=load))
+
+
+def stream_worker(spec: LatencySpec, engine: str, load_limit_s: float = LOAD_LIMIT_S) -> Worker:
+    """Return the worker of an engine, or of a server's client."""
+    arguments = (engine, spec.chunk_ms)
+    if is_server(engine):
+        return Worker(ServerRunner, arguments, "server", load_limit_s, failed="was not reached")
+    return Worker(StreamRunner, arguments, load_limit_s=load_limit_s)
 
 
 def warm_up_part(spec: LatencySpec, utterance: Utterance) -> Utterance:
@@ -248,14 +277,18 @@ class StreamRunner:
 
 def _chunk(call: PacedCall) -> Chunk:
     stages = tuple(Stage(span.path, span.start_s, span.duration_s) for span in call.spans)
-    return Chunk(call.due_s, call.start_s, call.done_s, stages, _texts(call.result))
+    endpoint = any(item.endpoint is True for item in _items(call.result) if isinstance(item, Hypothesis))
+    return Chunk(call.due_s, call.start_s, call.done_s, stages, _texts(call.result), endpoint)
+
+
+def _items(returned: object) -> Sequence[object]:
+    return returned if isinstance(returned, (list, tuple)) else [returned]
 
 
 def _texts(returned: object) -> tuple[str, ...]:
     """The texts that an engine returned; an error where it returned something else."""
-    items = returned if isinstance(returned, (list, tuple)) else [returned]
     texts = []
-    for item in items:
+    for item in _items(returned):
         if not isinstance(item, Hypothesis) or not isinstance(item.text, str):
             raise StopwavError(f"the engine returned {_brief(item)} where a list of Hypothesis(text) is expected")
         # Also of a type of another's, which could not be read outside this process.

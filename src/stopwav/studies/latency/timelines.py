@@ -126,12 +126,12 @@ def _texts(trace: Trace, count: int) -> list[list[Any]]:
     """The texts of the first chunks, each change with its time."""
     texts: list[list[Any]] = []
     text = ""
-    for change in trace.texts:
+    for change, shown_s in zip(trace.texts, trace.text_s.tolist(), strict=True):
         if change.chunk >= count:
             break
         before, text = text, text[: change.kept] + change.added
         if text != before:
-            texts.append([round(float(trace.done_s[change.chunk]), 4), text])
+            texts.append([round(shown_s, 4), text])
     return texts
 
 

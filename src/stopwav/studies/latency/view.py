@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwav.speech.latency import WATERFALL
+from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.results import engine_pieces, is_untrained
@@ -51,7 +51,8 @@ def latency_view(run: StudyRun) -> dict[str, Any]:
 
 def _distributions(tables: Mapping[str, StreamTable]) -> list[dict[str, Any]]:
     """One entry per quantity and engine, the quantities in the order in which they occur in a chunk."""
-    samples = {name: _chunk_samples(table.chunks) for name, table in tables.items()}
+    # What a server does with chunks is not known.
+    samples = {name: _chunk_samples(table.chunks) for name, table in tables.items() if table.network_s is None}
     entries = []
     for quantity in dict.fromkeys(quantity for by_quantity in samples.values() for quantity in by_quantity):
         values = {name: by_quantity[quantity] for name, by_quantity in samples.items() if quantity in by_quantity}
