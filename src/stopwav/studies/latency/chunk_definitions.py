@@ -10,6 +10,8 @@ from stopwav.studies.definition import Definition, seconds
 
 # The code and the note of what cannot be seen through a protocol.
 REMOTE_CODE, REMOTE_NOTE = "behind-protocol", "not visible behind a protocol"
+# The code of an endpoint latency where no stream had an endpoint.
+NO_ENDPOINT = "no-endpoint"
 
 
 def percentiles(title: str, text: str) -> Definition:

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
 from stopwav.studies.definition import ERROR_RATES, Definition, Definitions, ratio, seconds, size
-from stopwav.studies.latency.chunk_definitions import CHUNKS, REMOTE, REMOTE_CODE, each, own_stage, percentiles
+from stopwav.studies.latency.chunk_definitions import (
+    CHUNKS,
+    NO_ENDPOINT,
+    REMOTE,
+    REMOTE_CODE,
+    each,
+    own_stage,
+    percentiles,
+)
 
 
 def _of_reference(title: str, text: str) -> Definition:
@@ -306,8 +314,8 @@ def _is_shown(metric: str, heading: str, results: Sequence[Result]) -> bool:
     if heading == LEGACY:
         return any({"features_p95", "inference_p95"} <= result.metrics.keys() for result in results)
     estimates = [result.metrics[metric] for result in results if metric in result.metrics]
-    # What nobody can see through a protocol, of servers alone, is a line under the table.
-    if all(estimate.code == REMOTE_CODE for estimate in estimates):
+    # What nobody can see through a protocol, of servers alone, is a line under the table; endpoints are told by few.
+    if all(estimate.code in (REMOTE_CODE, NO_ENDPOINT) for estimate in estimates):
         return False
     # That texts mean nothing, or have no transcript, is said once, in place of the errors.
     if metric != "wer" and all(estimate.code in (UNTRAINED, NO_TRANSCRIPT) for estimate in estimates):

@@ -14,7 +14,7 @@ from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.speech.waterfall import STAGES, WATERFALL
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
-from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
+from stopwav.studies.latency.chunk_definitions import NO_ENDPOINT, REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.latency.stream_facts import StreamFacts
 from stopwav.studies.latency.stream_table import StreamTable
 
@@ -148,7 +148,7 @@ def _utterance_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
         known = np.isfinite(values)
         of_streams = _Percentiles(table, np.flatnonzero(known), seed)
         if name == "endpoint_latency" and not known.any():
-            silent = Estimate(None, unit="s", note="it does not say when an utterance is over", code="no-endpoint")
+            silent = Estimate(None, unit="s", note="it does not say when an utterance is over", code=NO_ENDPOINT)
             metrics |= {f"{name}_p{round(100 * p)}": silent for p in PERCENTILES}
         elif name.startswith(("first", "final", "endpoint")):
             metrics |= of_streams(name, values[known])
