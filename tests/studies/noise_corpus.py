@@ -8,7 +8,7 @@ import soundfile
 
 def write_corpus(folder: Path, count: int = 3, seconds: float = 0.5, words: str = "one two") -> Path:
     """Make a folder of short noise files, each with the same words, evenly spread."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     noise = np.random.default_rng(0)
     tokens = words.split()
     with (folder / "transcripts.txt").open("w") as texts, (folder / "words.ctm").open("w") as times:

@@ -82,10 +82,14 @@ def ranks(measured: Mapping[str, LossRounds], shared: SharedBatches, rule: Rule)
 
     Ahead is a loss that is faster beyond doubt on the shared batches. A loss of which a round failed is never ahead of
     one that did all the work, and that one always ahead of it. Losses without a clear difference share a rank. Where a
-    pair has no interval, as from one round, neither of the two has a rank.
+    pair has no interval, as from one round, neither of the two has a rank. Where a loss has no round, none has.
     """
     standings = standings_of(measured, shared, rule)
     names = [name for name in measured if name in shared.timed]
+    awaited = next((name for name, rounds in measured.items() if not rounds.indices), None)
+    if awaited is not None:
+        note = f"not ranked yet: {awaited} has no round"
+        return {name: Estimate(None, n=len(names), note=note, code=NO_INTERVAL) for name in names}
     ranked = {}
     for name in names:
         unknown = [
