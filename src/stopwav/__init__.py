@@ -11,6 +11,7 @@
     stopwav.compare(["pocketsphinx", "moonshine"])   # size, latency, energy, word errors; `card` has the verdicts
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.step("conformer-transducer")         # where a training step goes, module by module
+    stopwav.serve("moonshine")                   # an engine behind four protocols, until Ctrl-C
     stopwav.run("plan.yaml")                     # the studies that a file describes
     stopwav.gate_race("base.py:Mine", "change.py:Mine")   # is a change worse? Both take turns in one run
 
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from stopwav.profiling.trace_diff import TraceDiff, diff_traces
     from stopwav.profiling.trace_merge import MergedTrace, merge_traces
     from stopwav.record import Record, Result
+    from stopwav.servers.serve.background import BackgroundServer
+    from stopwav.servers.serve.options import ServeOptions
+    from stopwav.servers.serve.server import serve
     from stopwav.speech.audio import Audio
     from stopwav.speech.corpus import load_corpus
     from stopwav.speech.events import Hypothesis
@@ -60,6 +64,7 @@ __version__ = "0.1.0"
 # Names that bring numpy, pydantic or more with them: imported when first used, so that `stopwav --help` is quick.
 _LAZY = {
     "Audio": "stopwav.speech.audio",
+    "BackgroundServer": "stopwav.servers.serve.background",
     "Card": "stopwav.studies.compare.card",
     "Engine": "stopwav.engines.protocol",
     "Estimate": "stopwav.stats",
@@ -71,6 +76,7 @@ _LAZY = {
     "Record": "stopwav.record",
     "Result": "stopwav.record",
     "Schedule": "stopwav.profiling.schedule",
+    "ServeOptions": "stopwav.servers.serve.options",
     "Session": "stopwav.engines.protocol",
     "Steps": "stopwav.profiling.steps",
     "StreamingEngine": "stopwav.engines.protocol",
@@ -96,6 +102,7 @@ _LAZY = {
     "profiles": "stopwav.profiling.calls",
     "results": "stopwav.studies.study",
     "run": "stopwav.studies.plan.run",
+    "serve": "stopwav.servers.serve.server",
     "step": "stopwav.studies.step.run",
 }
 
@@ -104,6 +111,7 @@ __all__ = [
     "QUICK",
     "REPORT",
     "Audio",
+    "BackgroundServer",
     "Card",
     "Caution",
     "Engine",
@@ -121,6 +129,7 @@ __all__ = [
     "Result",
     "Round",
     "Schedule",
+    "ServeOptions",
     "Session",
     "Steps",
     "StopwavError",
@@ -151,6 +160,7 @@ __all__ = [
     "race",
     "results",
     "run",
+    "serve",
     "stage",
     "step",
 ]

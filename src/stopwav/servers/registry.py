@@ -69,6 +69,11 @@ BUILT_IN = (
         "ws://localhost:6006",
     ),
     _built_in(
+        "kyutai", "kyutai:Kyutai", ("websockets", "msgpack"), "servers",
+        "Kyutai's /api/asr-streaming: words, pauses, the server's backlog; key from KYUTAI_API_KEY",
+        "ws://localhost:8080",
+    ),
+    _built_in(
         "wyoming", "wyoming_server:WyomingServer", ("wyoming",), "servers",
         "the Wyoming protocol over TCP, as Home Assistant speaks it",
         "tcp://localhost:10300",

@@ -59,15 +59,18 @@ class _Ending:
 
 
 def serve(
-    options: ServeOptions,
-    on_ready: Callable[[ReadyServer], None],
+    options: ServeOptions | str,
+    on_ready: Callable[[ReadyServer], None] = lambda server: None,
     report: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let open streams finish; `report` is told, in a line, what goes wrong.
 
-    It runs an event loop of its own and sets handlers of signals, so it has to be called in the main thread.
+    The name of an engine is served with the default options. It runs an event loop of its own and sets handlers of
+    signals, so it has to be called in the main thread.
     """
     check_packages()
+    if isinstance(options, str):
+        options = ServeOptions(options)
     with warnings.catch_warnings():
         # The library warns of headers that clients wrote: they could print here what they like.
         warnings.filterwarnings("ignore", module="aiohttp")
