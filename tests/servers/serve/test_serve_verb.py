@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from serve_client import engine
 
+import stopwav
 from stopwav.errors import StopwavError
 from stopwav.servers.serve.background import BackgroundServer
 from stopwav.servers.serve.options import PROTOCOLS, ServeOptions, parse_protocols
@@ -41,6 +42,13 @@ def test_a_port_in_use_is_one_line() -> None:
 
 def test_an_engine_that_does_not_load_is_one_line() -> None:
     assert "no model here" in error_of(engine("Refuses"), "--port", "0", "--workers", "2")
+
+
+def test_python_has_the_verb_under_its_name() -> None:
+    with pytest.raises(StopwavError, match="no-such-engine"):
+        stopwav.serve("no-such-engine")
+    assert stopwav.BackgroundServer is BackgroundServer
+    assert stopwav.ServeOptions is ServeOptions
 
 
 def test_a_wrong_name_is_one_line() -> None:
