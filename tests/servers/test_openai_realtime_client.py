@@ -148,10 +148,10 @@ def test_the_session_is_opened_as_the_protocol_says(monkeypatch: pytest.MonkeyPa
                 },
             },
         },
-        # 0, half of full scale (16383.5, to the even number) and minus full scale.
+        # 0, half of full scale and minus full scale.
         {
             "type": "input_audio_buffer.append",
-            "audio": base64.b64encode(struct.pack("<hhh", 0, 16384, -32767)).decode(),
+            "audio": base64.b64encode(struct.pack("<hhh", 0, 16384, -32768)).decode(),
         },
         {"type": "input_audio_buffer.commit"},
     ]

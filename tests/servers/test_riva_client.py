@@ -145,7 +145,7 @@ def test_messages_are_those_of_the_published_protocol_byte_by_byte() -> None:
     assert request.SerializeToString() == b"\x0a" + bytes([len(inner) + 4]) + b"\x0a" + bytes([len(inner)]) + inner + (
         b"\x10\x01"
     )
-    assert Riva("localhost:1").encode(CHUNK) == b"\x12\x06" + struct.pack("<hhh", 0, 16384, -32767)
+    assert Riva("localhost:1").encode(CHUNK) == b"\x12\x06" + struct.pack("<hhh", 0, 16384, -32768)
     word = b"\x08\x05\x10\x0a\x1a\x02hi\x25" + struct.pack("<f", 0.5)
     alternative = b"\x0a\x02hi\x15" + struct.pack("<f", 0.25) + b"\x1a" + bytes([len(word)]) + word
     found = b"\x0a" + bytes([len(alternative)]) + alternative + b"\x10\x01\x1d" + struct.pack("<f", 0.75)
@@ -191,7 +191,7 @@ def test_the_stream_is_opened_as_the_protocol_says() -> None:
     assert config.endpointing_config.stop_history == 800
     assert config.verbatim_transcripts
     assert not config.enable_word_time_offsets
-    assert struct.unpack("<hhh", audio.audio_content) == (0, 16384, -32767)
+    assert struct.unpack("<hhh", audio.audio_content) == (0, 16384, -32768)
 
 
 def test_every_event_has_the_whole_text_and_finals_before_the_end_are_endpoints() -> None:

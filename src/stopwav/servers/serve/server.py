@@ -60,8 +60,8 @@ class _Ending:
 
 def serve(
     options: ServeOptions | str,
-    on_ready: Callable[[ReadyServer], None] = lambda server: None,
-    report: Callable[[str], None] = lambda line: None,
+    on_ready: Callable[[ReadyServer], None] | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let open streams finish; `report` is told, in a line, what goes wrong.
 
@@ -74,7 +74,11 @@ def serve(
     with warnings.catch_warnings():
         # The library warns of headers that clients wrote: they could print here what they like.
         warnings.filterwarnings("ignore", module="aiohttp")
-        asyncio.run(_serve(options, on_ready, report))
+        asyncio.run(_serve(options, on_ready or _ignore, report or _ignore))
+
+
+def _ignore(_: object) -> None:
+    """Take no notice."""
 
 
 async def _serve(options: ServeOptions, on_ready: Callable[[ReadyServer], None], report: Callable[[str], None]) -> None:
