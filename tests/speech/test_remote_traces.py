@@ -17,7 +17,7 @@ from stopwav.speech.latency import (
 from stopwav.speech.stored_trace import trace_from_json, trace_lists
 from stopwav.speech.utterance import Utterance, Word
 from stopwav.speech.waterfall import WATERFALL
-from stopwav.studies.latency.stream_facts import stream_facts, text_facts
+from stopwav.studies.stream_facts import stream_facts, text_facts
 
 # "red fox" over 1 s of audio in chunks of 0.25 s, of which the second was sent 0.01 s late; a round trip takes 0.04 s.
 WORDS = (Word("red", 0.10, 0.30), Word("fox", 0.40, 0.70))

@@ -25,7 +25,7 @@ from stopwav.speech.stored_trace import TraceLists, find_fault, trace_from_json,
 from stopwav.speech.utterance import Utterance
 from stopwav.speech.waterfall import earliest_chunk, remote_waterfalls, waterfalls
 from stopwav.studies.corpus_header import engine_names, utterance_from_json
-from stopwav.studies.latency.stream_facts import StreamFacts, TextFacts, stream_facts, text_facts
+from stopwav.studies.stream_facts import StreamFacts, TextFacts, stream_facts, text_facts
 
 Flags = NDArray[np.bool_]
 # Executions of stages that are added up at a time: some megabytes.

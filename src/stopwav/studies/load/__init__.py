@@ -1,0 +1,1 @@
+"""The study `load`: how many people a recogniser or server can serve at once."""

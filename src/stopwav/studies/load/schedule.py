@@ -1,0 +1,110 @@
+"""When sessions begin: fixed before a level starts, whatever the server does, so that one that falls behind gets no less.
+
+A level has three parts. In the ramp its streams begin one after the other; sessions that begin in the steady part count;
+those of the tail keep the load up until the last that counts is over, and are then cut.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Arrivals = Literal["streams", "constant", "poisson"]
+Part = Literal["ramp", "steady", "tail"]
+
+# The ramp lasts as long as a mean session, so that streams are spread over all places of an utterance.
+SHORTEST_RAMP_S = 2.0
+# A caller hangs up and the next one begins; less than a chunk would put all streams of a server in step.
+LONGEST_GAP_S = 0.25
+
+
+@dataclass(frozen=True)
+class ScheduledSession:
+    """One session: which utterance is spoken, and from when, in seconds since the level began."""
+
+    utterance: int
+    begin_s: float
+    part: Part
+
+
+@dataclass(frozen=True)
+class LevelSchedule:
+    """The sessions of a level in the order in which they begin, and its parts."""
+
+    sessions: tuple[ScheduledSession, ...]
+    ramp_s: float
+    steady_s: float
+
+    @property
+    def steady_end_s(self) -> float:
+        """When the steady part is over."""
+        return self.ramp_s + self.steady_s
+
+
+def schedule_level(
+    streams: int, lengths_s: Sequence[float], steady_s: float, patience_s: float, arrivals: Arrivals, seed: int
+) -> LevelSchedule:
+    """Return the sessions of a level of so many streams; `lengths_s` are those of the utterances.
+
+    The tail lasts until the longest session that counts has ended and its text was waited for.
+    """
+    generator = random.Random(seed)
+    mean_s = sum(lengths_s) / len(lengths_s)
+    ramp_s = max(SHORTEST_RAMP_S, mean_s)
+    end_s = ramp_s + steady_s + max(lengths_s) + patience_s
+    begins = _slots if arrivals == "streams" else _arrivals
+    pairs = begins(streams, lengths_s, ramp_s, end_s, arrivals, generator)
+    sessions = sorted(
+        (ScheduledSession(utterance, begin_s, _part(begin_s, ramp_s, steady_s)) for utterance, begin_s in pairs),
+        key=lambda session: session.begin_s,
+    )
+    return LevelSchedule(tuple(sessions), ramp_s, steady_s)
+
+
+def _part(begin_s: float, ramp_s: float, steady_s: float) -> Part:
+    return "ramp" if begin_s < ramp_s else "steady" if begin_s < ramp_s + steady_s else "tail"
+
+
+def _slots(
+    streams: int,
+    lengths_s: Sequence[float],
+    ramp_s: float,
+    end_s: float,
+    arrivals: Arrivals,
+    generator: random.Random,
+) -> Iterator[tuple[int, float]]:
+    """So many streams at any time: in each of them one utterance follows the other, after a pause of up to a quarter."""
+    drawn = _utterances(len(lengths_s), generator)
+    for slot in range(streams):
+        begin_s = ramp_s * (slot + generator.random()) / streams
+        while begin_s < end_s:
+            utterance = next(drawn)
+            yield utterance, begin_s
+            begin_s += lengths_s[utterance] + generator.uniform(0.0, LONGEST_GAP_S)
+
+
+def _arrivals(
+    streams: int,
+    lengths_s: Sequence[float],
+    ramp_s: float,
+    end_s: float,
+    arrivals: Arrivals,
+    generator: random.Random,
+) -> Iterator[tuple[int, float]]:
+    """Sessions begin at a rate at which, by Little's law, so many streams are open on average."""
+    drawn = _utterances(len(lengths_s), generator)
+    gap_s = sum(lengths_s) / len(lengths_s) / streams
+    begin_s = gap_s * generator.random()
+    while begin_s < end_s:
+        yield next(drawn), begin_s
+        begin_s += gap_s if arrivals == "constant" else generator.expovariate(1 / gap_s)
+
+
+def _utterances(count: int, generator: random.Random) -> Iterator[int]:
+    """The utterances in an order drawn again and again, so that each comes as often as any other."""
+    while True:
+        order = list(range(count))
+        generator.shuffle(order)
+        yield from order
