@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "stopwav"
-STUDIES = {"latency", "grid", "compare", "loss", "step"}
+STUDIES = {"latency", "grid", "compare", "load", "loss", "step"}
 
 # What each part may import besides itself; `errors` may be imported by all.
 ALLOWED = {

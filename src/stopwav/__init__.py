@@ -9,6 +9,7 @@
     stopwav.latency(["pocketsphinx"])            # how long a listener waits for each word, and why
     stopwav.grid("pocketsphinx")                 # real-time factor and peak memory over duration × batch size
     stopwav.compare(["pocketsphinx", "moonshine"])   # size, latency, energy, word errors; `card` has the verdicts
+    stopwav.load(["pocketsphinx"])      # how many streams it carries, under an objective
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.step("conformer-transducer")         # where a training step goes, module by module
     stopwav.serve("moonshine")                   # an engine behind four protocols, until Ctrl-C
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from stopwav.studies.grid.run import grid
     from stopwav.studies.latency.explain import explanation
     from stopwav.studies.latency.run import latency
+    from stopwav.studies.load.run import load
     from stopwav.studies.loss.run import loss
     from stopwav.studies.plan.run import run
     from stopwav.studies.step.run import step
@@ -87,6 +89,7 @@ _LAZY = {
     "analyse": "stopwav.profiling.analysis",
     "card": "stopwav.studies.compare.card",
     "compare": "stopwav.studies.compare.run",
+    "load": "stopwav.studies.load.run",
     "diff": "stopwav.studies.diff.diff",
     "diff_traces": "stopwav.profiling.trace_diff",
     "explanation": "stopwav.studies.latency.explain",
@@ -150,6 +153,7 @@ __all__ = [
     "gate_race",
     "grid",
     "latency",
+    "load",
     "load_corpus",
     "loss",
     "measure",

@@ -76,8 +76,8 @@ def _print_line(ready: ReadyServer) -> None:
 def _print_json(ready: ReadyServer) -> None:
     import json
 
-    fields = {"engine": ready.engine, "host": ready.host, "port": ready.port, "protocols": list(ready.protocols)}
-    print(json.dumps(fields), flush=True)
+    where = {"engine": ready.engine, "host": ready.host, "port": ready.port, "protocols": list(ready.protocols)}
+    print(json.dumps({**where, "info": ready.info.to_json()}), flush=True)
 
 
 def _warn(line: str) -> None:

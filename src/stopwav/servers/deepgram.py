@@ -89,6 +89,12 @@ class DeepgramConnection:
             self._sent_s += len(message) / 2 / self._rate
             await self._socket.send(message)
 
+    def send_now(self, message: bytes) -> bool:
+        """Send a chunk unless that means to wait."""
+        sent = not message or self._socket.send_now(message)
+        self._sent_s += len(message) / 2 / self._rate * sent
+        return sent
+
     async def end(self) -> None:
         """Say that there is no more audio."""
         self._ended = True

@@ -74,7 +74,11 @@ class ServerEvent:
 
 
 class Connection(Protocol):
-    """One stream through a server."""
+    """One stream through a server.
+
+    One that can also hand over a chunk without ever waiting has `send_now(message) -> bool`: True once it is sent,
+    False where `send` has to wait, because the server does not read. A thousand streams then need no task each.
+    """
 
     async def send(self, message: Any) -> None:
         """Send a chunk that `Server.encode` made; return once it is handed to the operating system."""

@@ -65,6 +65,10 @@ class SherpaOnlineConnection:
         """Send a chunk."""
         await self._socket.send(message)
 
+    def send_now(self, message: bytes) -> bool:
+        """Send a chunk unless that means to wait."""
+        return self._socket.send_now(message)
+
     async def end(self) -> None:
         """Say that there is no more audio."""
         self._ended = True
@@ -109,7 +113,12 @@ class SherpaOfflineConnection:
 
     async def send(self, message: bytes) -> None:
         """Keep a chunk until the audio ends."""
+        self.send_now(message)
+
+    def send_now(self, message: bytes) -> bool:
+        """Keep a chunk, which takes no time."""
         self._chunks.append(message)
+        return True
 
     async def end(self) -> None:
         """Send the sampling rate, the number of bytes and the whole audio."""

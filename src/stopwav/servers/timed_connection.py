@@ -8,6 +8,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 from websockets.frames import DATA_OPCODES, Frame
+from websockets.protocol import State
 
 
 class TimedConnection(ClientConnection):
@@ -20,6 +21,18 @@ class TimedConnection(ClientConnection):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.arrivals_ns: deque[int] = deque()
+
+    def write_now(self, message: bytes | str) -> bool:
+        """Write a message and return True, or False where that would mean to wait, or to find the connection closed."""
+        transport = self.transport
+        if self.protocol.state is not State.OPEN or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        if isinstance(message, str):
+            self.protocol.send_text(message.encode())
+        else:
+            self.protocol.send_binary(message)
+        self.send_data()
+        return True
 
     def process_event(self, event: Any) -> None:
         """Take the time of a message when its last part is here, then have it processed."""

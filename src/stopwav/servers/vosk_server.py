@@ -55,6 +55,12 @@ class VoskConnection:
         self._awaited += 1
         await self._socket.send(message)
 
+    def send_now(self, message: bytes) -> bool:
+        """Send a chunk unless that means to wait."""
+        sent = self._socket.send_now(message)
+        self._awaited += sent
+        return sent
+
     async def end(self) -> None:
         """Say that there is no more audio."""
         self._ended = True

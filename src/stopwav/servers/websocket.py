@@ -50,6 +50,11 @@ class WebSocket:
         except ConnectionClosed as error:
             raise self._closed(error) from None
 
+    def send_now(self, message: bytes | str) -> bool:
+        """Hand a message to the operating system and return True; False where only `send` can, by waiting."""
+        write_now = getattr(self._socket, "write_now", None)
+        return write_now is not None and write_now(message)
+
     async def messages(self) -> AsyncIterator[tuple[int, bytes | str]]:
         """Yield each message with its time, until the server closes the connection in good order."""
         from websockets.exceptions import ConnectionClosed, ConnectionClosedOK

@@ -31,6 +31,7 @@ LISTED = {
         "Which model to ship: size, speed, energy, errors side by side.",
         "stopwav.studies.compare.study:STUDY",
     ),
+    "load": ("How many people it can serve at once, under an objective.", "stopwav.studies.load.study:STUDY"),
     "loss": ("Which transducer loss is right, fast and small.", "stopwav.studies.loss.study:STUDY"),
     "step": ("Where a training step goes: time and memory of each module.", "stopwav.studies.step.study:STUDY"),
 }

@@ -10,7 +10,7 @@ from synthetic_runs import saved, synthetic_run
 
 from stopwav.record import Record
 from stopwav.speech import latency as streaming
-from stopwav.studies.latency import stream_facts, stream_table
+from stopwav.studies import stream_facts, stream_table
 from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.latency.timelines import MOST_TIMELINES
 from stopwav.studies.study import StudyRun, results

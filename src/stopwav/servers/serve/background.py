@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from types import TracebackType
+from typing import Any
 
 from stopwav.errors import StopwavError
 
@@ -23,7 +25,10 @@ END_SLACK_S = 15.0
 class BackgroundServer:
     """A server that ends with the `with` block, or with this process, however that ends."""
 
-    def __init__(self, engine: str, *arguments: str, token: str | None = None, drain_limit_s: float = 1.0) -> None:
+    def __init__(
+        self, engine: str, *arguments: str, token: str | None = None, drain_limit_s: float = 1.0, niceness: int = 0
+    ) -> None:
+        """`niceness` lowers its priority, so that a client on the same machine is not kept from its schedule."""
         self._drain_limit_s = drain_limit_s
         self._engine = engine
         command = [sys.executable, "-m", "stopwav", "serve", engine, "--port", "0", "--json", "--until-eof"]
@@ -33,10 +38,17 @@ class BackgroundServer:
             environment["STOPWAV_TOKEN"] = token
         # A file, as long as the server lives: a pipe that nobody reads would block it once it is full.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        nice = shutil.which("nice") if niceness else None
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment
+            command if nice is None else [nice, "-n", str(niceness), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment,
         )
         self.host, self.port = "", 0
+        # The description of the engine, once it is loaded.
+        self.info: dict[str, Any] = {}
         self._end: tuple[int, str] | None = None
 
     def __enter__(self) -> BackgroundServer:
@@ -47,6 +59,7 @@ class BackgroundServer:
             self.stop()
             raise
         self.host, self.port = str(ready["host"]), int(ready["port"])
+        self.info = ready["info"]
         return self
 
     def __exit__(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stopwav.engines.protocol import EngineInfo
 from stopwav.errors import StopwavError
 from stopwav.servers.serve.options import ServedProtocol, ServeOptions, check_packages
 
@@ -35,6 +36,8 @@ class ReadyServer:
     host: str
     port: int
     protocols: tuple[ServedProtocol, ...]
+    # The description of the engine.
+    info: EngineInfo
 
     @property
     def url(self) -> str:
@@ -124,7 +127,7 @@ async def _answer(
     try:
         await web.SockSite(runner, listener, backlog=BACKLOG).start()
         port: int = listener.getsockname()[1]
-        on_ready(ReadyServer(facts.info.name, options.host, port, options.protocols))
+        on_ready(ReadyServer(facts.info.name, options.host, port, options.protocols, facts.info))
         await ending.asked.wait()
         await _until(ending.urged, asyncio.ensure_future(pool.drain(options.drain_limit_s)))
     finally:

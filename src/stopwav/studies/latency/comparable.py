@@ -17,8 +17,9 @@ from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.results import engine_pieces, is_untrained, needs_transcript, rests_on_text
+from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.stream_facts import StreamFacts
-from stopwav.studies.latency.stream_table import Flags, StreamTable, stream_tables
+from stopwav.studies.stream_table import Flags, StreamTable
 
 # The value of a metric in some streams of a table.
 OfStreams = Callable[[StreamTable, Flags], float | NoValue]

@@ -16,7 +16,7 @@ from stopwav.speech.waterfall import STAGES, WATERFALL
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
 from stopwav.studies.latency.chunk_definitions import NO_ENDPOINT, REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.stream_facts import StreamFacts
-from stopwav.studies.latency.stream_table import StreamTable
+from stopwav.studies.stream_table import StreamTable
 
 # Half the listeners, and the one in ten, twenty or a hundred who waits longest.
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)

@@ -14,8 +14,9 @@ from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, utterance_from_json
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
-from stopwav.studies.latency.stream_table import StreamTable, stream_tables
+from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
+from stopwav.studies.stream_table import StreamTable
 from stopwav.studies.study import StudyRun
 
 # Send lateness at P99 above which a run through a server has a warning, and above which its times are not given.

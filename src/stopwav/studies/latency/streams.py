@@ -21,10 +21,11 @@ from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.servers.registry import is_server
 from stopwav.speech.audio import Audio, load
-from stopwav.speech.events import Chunk, Hypothesis, Stage, TraceBuilder
+from stopwav.speech.events import TraceBuilder
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import Budget
 from stopwav.studies.corpus_header import duration_s
+from stopwav.studies.engine_calls import chunk_of, returned_texts
 from stopwav.studies.latency.server_streams import NO_MEMORY, ServerRunner
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.worker import LOAD_LIMIT_S, Worker, outcome_to_piece
@@ -220,7 +221,7 @@ class StreamRunner:
         failure = ""
         try:
             for call in self._feed(audio, pace):
-                chunks.add(_chunk(call))
+                chunks.add(chunk_of(call))
         except Exception as error:  # whatever an engine raises is a result
             if is_out_of_memory(error):
                 raise
@@ -266,36 +267,10 @@ class StreamRunner:
 
     def _drain(self, audio: Audio) -> None:
         for call in self._feed(audio, "virtual"):
-            _texts(call.result)
+            returned_texts(call.result)
 
     def _place(self, audio: Audio, index: int) -> str:
         start_s = index * self._chunk_s
         if start_s >= audio.duration_s:
             return "at the end of the stream"
         return f"in chunk {index + 1} (audio {start_s:.2f} to {min(start_s + self._chunk_s, audio.duration_s):.2f} s)"
-
-
-def _chunk(call: PacedCall) -> Chunk:
-    stages = tuple(Stage(span.path, span.start_s, span.duration_s) for span in call.spans)
-    endpoint = any(item.endpoint is True for item in _items(call.result) if isinstance(item, Hypothesis))
-    return Chunk(call.due_s, call.start_s, call.done_s, stages, _texts(call.result), endpoint)
-
-
-def _items(returned: object) -> Sequence[object]:
-    return returned if isinstance(returned, (list, tuple)) else [returned]
-
-
-def _texts(returned: object) -> tuple[str, ...]:
-    """The texts that an engine returned; an error where it returned something else."""
-    texts = []
-    for item in _items(returned):
-        if not isinstance(item, Hypothesis) or not isinstance(item.text, str):
-            raise StopwavError(f"the engine returned {_brief(item)} where a list of Hypothesis(text) is expected")
-        # Also of a type of another's, which could not be read outside this process.
-        texts.append(str.__str__(item.text))
-    return tuple(texts)
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -16,7 +16,8 @@ from stopwav.speech.audio import load
 from stopwav.speech.events import Trace
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.corpus_header import duration_s, utterance_from_json
-from stopwav.studies.latency.stream_table import StreamTable, read_trace
+from stopwav.studies.latency.stream_table import read_trace
+from stopwav.studies.stream_table import StreamTable
 
 # Utterances to replay: more than anybody opens, and few enough for a page of some megabytes.
 MOST_TIMELINES = 150

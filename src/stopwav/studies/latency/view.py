@@ -17,8 +17,9 @@ from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.results import engine_pieces, is_untrained
-from stopwav.studies.latency.stream_table import Chunks, StreamTable, Words, stream_tables
+from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.latency.timelines import short, timelines
+from stopwav.studies.stream_table import Chunks, StreamTable, Words
 from stopwav.studies.study import StudyRun
 
 # Bars of a histogram: narrower than a P50 mark's label, wide enough that 100 chunks still show a shape.

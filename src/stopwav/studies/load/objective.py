@@ -104,7 +104,9 @@ def _parse_condition(text: str) -> Condition:
     if match is None:
         if re.fullmatch(r"[a-z-]+", text):
             raise StopwavError(f"unknown objective {text!r}; {suggestion(text, PRESETS)}")
-        raise StopwavError(f"{text!r} is not a condition such as word_latency_p95<1.0, final_latency_p95<800ms, failed<1%")
+        raise StopwavError(
+            f"{text!r} is not a condition such as word_latency_p95<1.0, final_latency_p95<800ms, failed<1%"
+        )
     metric, unit = match["metric"], match["unit"]
     try:
         number = float(match["limit"])

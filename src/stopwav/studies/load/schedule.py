@@ -1,7 +1,7 @@
-"""When sessions begin: fixed before a level starts, whatever the server does, so that one that falls behind gets no less.
+"""When sessions begin: fixed before a level starts, so that a server that falls behind is offered no less.
 
-A level has three parts. In the ramp its streams begin one after the other; sessions that begin in the steady part count;
-those of the tail keep the load up until the last that counts is over, and are then cut.
+A level has three parts. In the ramp its streams begin one after the other; sessions that begin in the steady part
+count; those of the tail keep the load up until the last that counts is over, and are then cut.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _slots(
     arrivals: Arrivals,
     generator: random.Random,
 ) -> Iterator[tuple[int, float]]:
-    """So many streams at any time: in each of them one utterance follows the other, after a pause of up to a quarter."""
+    """So many streams at any time: in each of them one utterance follows the other, after a short pause."""
     drawn = _utterances(len(lengths_s), generator)
     for slot in range(streams):
         begin_s = ramp_s * (slot + generator.random()) / streams

@@ -1,4 +1,4 @@
-"""Which level to measure next: doubling, then bisection, then fresh rounds at the level where it ends and the one above.
+"""Which level to measure next: doubling, then bisection, then fresh rounds where it ends and at the level above.
 
 A pure function of what is known of each level. So a run that was killed and resumed goes on where it was, and the
 search can be simulated.
@@ -52,7 +52,9 @@ def bounds(levels: Mapping[int, LevelState]) -> Bounds:
     surely_not = min(surely_failing(levels), default=None)
     surely = max((streams for streams in surely_holding(levels) if _below(streams, surely_not)), default=0)
     _, holding, failing = _edges(levels)
-    return Bounds(max(holding, surely) if _below(holding, surely_not) else surely, surely, surely_not or failing and None)
+    return Bounds(
+        max(holding, surely) if _below(holding, surely_not) else surely, surely, surely_not or (failing and None)
+    )
 
 
 def next_level(levels: Mapping[int, LevelState], most: int = MOST_STREAMS, first: int = 1) -> int | None:
@@ -111,7 +113,10 @@ def _widened(levels: Mapping[int, LevelState], holding: int, failing: int, most:
     Levels at the limit itself stay undecided however often they are measured; the interval ends beside them.
     """
     above = _first_unsettled(levels, failing, most, holds=False)
-    return above if above is not None else _first_unsettled(levels, holding, most, holds=True)
+    below = _first_unsettled(levels, holding, most, holds=True)
+    known = [streams for streams in (above, below) if streams is not None]
+    # The nearer side first, so that neither is left open when the time ends.
+    return min(known, key=lambda streams: min(abs(streams - holding), abs(streams - failing)), default=None)
 
 
 def _first_unsettled(levels: Mapping[int, LevelState], edge: int, most: int, *, holds: bool) -> int | None:

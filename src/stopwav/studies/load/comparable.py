@@ -1,0 +1,71 @@
+"""How `diff` and `gate` compare two load runs: level by level, by values per round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from stopwav.record import Record
+from stopwav.stats import minimum_count, nearest_rank
+from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric, Values
+from stopwav.studies.load.judgement import values_of
+from stopwav.studies.load.level_table import LevelTable, level_tables
+from stopwav.studies.load.metrics import steady_looks
+from stopwav.studies.load.results import level_name
+
+
+def _items(record: Record) -> dict[str, ComparableItem]:
+    """The levels of a run by name."""
+    return {
+        level_name(key): ComparableItem(partial(_values, level), rounds=len(level.rounds))
+        for key, level in level_tables(record).items()
+    }
+
+
+def _values(level: LevelTable, metric: RoundMetric, utterances: set[str]) -> Values:
+    by_round: list[float] = []
+    for round_ in level.rounds:
+        value = _OF_ROUND[metric.name](level, round_.index)
+        if isinstance(value, NoValue):
+            return value
+        by_round.append(value)
+    return by_round or NoValue("no finished round")
+
+
+def _percentile(family: str, p: float) -> Callable[[LevelTable, int], float | NoValue]:
+    def of_round(level: LevelTable, index: int) -> float | NoValue:
+        values, sessions = values_of(family, level)
+        own = values[level.round[sessions] == index]
+        if own.size < minimum_count(p):
+            return NoValue(f"needs {minimum_count(p)} events per round, has {own.size}")
+        return float(nearest_rank(own, p))
+
+    return of_round
+
+
+def _memory(level: LevelTable, index: int) -> float | NoValue:
+    looks = next(steady_looks(round_) for round_ in level.rounds if round_.index == index)
+    return float(np.max(looks[:, 2])) if len(looks) else NoValue("its processes are not visible from here")
+
+
+_OF_ROUND: Mapping[str, Callable[[LevelTable, int], float | NoValue]] = {
+    "word_latency_p50": _percentile("word_latency", 0.50),
+    "word_latency_p95": _percentile("word_latency", 0.95),
+    "final_latency_p50": _percentile("final_latency", 0.50),
+    "server_bytes": _memory,
+}
+COMPARABLE = Comparable(
+    noun="level",
+    metrics=(
+        RoundMetric("word_latency_p50", "s", "time"),
+        RoundMetric("word_latency_p95", "s", "time"),
+        RoundMetric("final_latency_p50", "s", "time"),
+        RoundMetric("server_bytes", "B", "size"),
+    ),
+    items=_items,
+    settings=lambda record: {
+        name: record.header.spec.get(name) for name in ("pace", "arrivals", "workers", "chunk_ms")
+    },
+)

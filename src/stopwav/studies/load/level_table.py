@@ -1,0 +1,193 @@
+"""The sessions of a level by column, all of its rounds together: what metrics, judgement and charts need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from stopwav.piece import Piece
+from stopwav.record import Record
+from stopwav.speech.events import Floats
+from stopwav.speech.stored_trace import trace_lists
+from stopwav.speech.utterance import Utterance
+from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.stored_fields import WrongValue
+from stopwav.studies.stream_table import StreamFaultError, StreamTable, StreamTableBuilder
+
+# A level: the target, its streams, and whether there were faulty sessions in it.
+LevelKey = tuple[str, int, bool]
+
+
+@dataclass(frozen=True)
+class LevelRound:
+    """One round of a level: what was seen besides its sessions."""
+
+    index: int
+    # Of each client process, the share of a core that it used in the steady part.
+    processors: tuple[float, ...]
+    # Rows of time, processor seconds, resident bytes, GPU memory and GPU use of the server.
+    looks: tuple[tuple[Any, ...], ...]
+    ramp_s: float
+    steady_s: float
+    # How the faulty sessions ended, by kind and ending.
+    faults: tuple[tuple[str, str], ...]
+    # Of sessions outside the steady part, those that failed, by reason.
+    failed_outside: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelTable:
+    """The sessions of a level that count."""
+
+    streams: int
+    rounds: tuple[LevelRound, ...]
+    # The sessions that sent audio; one that was cut has what it showed until then.
+    table: StreamTable
+    # One entry per session of the table: when it began in its round, its round, and whether it was completed.
+    begin_s: Floats
+    round: Floats
+    completed: Floats
+    # How late each chunk was sent, in seconds, beyond the moment at which the server had accepted the session.
+    lateness_s: Floats
+    # The longest time that a chunk waited in our client because the server did not read.
+    held_s: float
+    # Why sessions failed, a reason each, those that never sent audio included; and how many there were in all.
+    failures: tuple[tuple[str, str], ...]
+    sessions: int
+    # Reference words of sessions that never sent audio.
+    unheard_words: int
+    is_virtual: bool
+
+    @property
+    def unfinished(self) -> int:
+        """Sessions that neither failed nor were complete when the level was cut."""
+        return self.sessions - len(self.failures) - int(self.completed.sum())
+
+
+_TABLES: WeakKeyDictionary[Record, tuple[int, dict[LevelKey, LevelTable]]] = WeakKeyDictionary()
+
+
+def level_tables(record: Record) -> dict[LevelKey, LevelTable]:
+    """Return the levels of a run that have a round, in rising order of streams; they are read once."""
+    count, tables = _TABLES.get(record, (-1, {}))
+    if count != len(record.pieces):
+        tables = _read(record)
+        _TABLES[record] = (len(record.pieces), tables)
+    return tables
+
+
+def level_pieces(record: Record) -> dict[LevelKey, list[Piece]]:
+    """Return the pieces of each level, the failed ones included, by target in the order of the command."""
+    by_key: dict[LevelKey, list[Piece]] = {}
+    for piece in record.pieces:
+        if piece.key[0] == "level":
+            _, _, target, streams, faulty = piece.key
+            by_key.setdefault((str(target), int(streams), bool(faulty)), []).append(piece)
+    targets = list(record.header.spec["targets"])
+    return {key: by_key[key] for key in sorted(by_key, key=lambda key: (targets.index(key[0]), *key[1:]))}
+
+
+def read_level(utterances: Sequence[Utterance], streams: int, rounds: Mapping[int, Mapping[str, Any]]) -> LevelTable:
+    """Return the table of a level from the data of its rounds."""
+    builder = _LevelBuilder(StreamTableBuilder(utterances, [hash(utterance) for utterance in utterances]))
+    positions = {utterance.id: position for position, utterance in enumerate(utterances)}
+    for index, data in rounds.items():
+        builder.add_round(index, data, positions)
+    return builder.level(streams)
+
+
+def _read(record: Record) -> dict[LevelKey, LevelTable]:
+    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    tables = {}
+    for key, pieces in level_pieces(record).items():
+        completed = {int(piece.key[1]): piece for piece in pieces if piece.status == "ok"}
+        if completed:
+            try:
+                rounds = {index: piece.read() for index, piece in completed.items()}
+                tables[key] = read_level(utterances, key[1], rounds)
+            except (StreamFaultError, LookupError, TypeError, ValueError) as error:
+                raise WrongValue(f"level {key[1]} of {key[0]}: {error}", pieces[0].key) from error
+    return tables
+
+
+@dataclass
+class _LevelBuilder:
+    builder: StreamTableBuilder
+    rounds: list[LevelRound] = field(default_factory=list)
+    begin_s: list[float] = field(default_factory=list)
+    round: list[int] = field(default_factory=list)
+    completed: list[bool] = field(default_factory=list)
+    lateness_s: list[Floats] = field(default_factory=list)
+    held_s: float = 0.0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    sessions: int = 0
+    unheard_words: int = 0
+    is_virtual: bool = False
+
+    def add_round(self, index: int, data: Mapping[str, Any], positions: Mapping[str, int]) -> None:
+        """Add the sessions of a round that count."""
+        # Only a server has to be primed: in virtual time the engine is ours.
+        self.is_virtual = "prime_s" not in data
+        outside = [
+            session["failure"][0] for session in data["sessions"] if session["part"] != "steady" and session["failure"]
+        ]
+        faults = tuple((str(fault["kind"]), str(fault["ended"])) for fault in data["faults"])
+        looks = tuple(tuple(look) for look in data["looks"])
+        processors = tuple(share for share in data["processors"] if share is not None)
+        self.rounds.append(
+            LevelRound(index, processors, looks, data["ramp_s"], data["steady_s"], faults, tuple(outside))
+        )
+        for session in data["sessions"]:
+            if session["part"] == "steady":
+                self._add_session(index, session, positions[session["utterance"]])
+
+    def _add_session(self, index: int, session: Mapping[str, Any], position: int) -> None:
+        self.sessions += 1
+        failure = session["failure"]
+        if failure:
+            self.failures.append((str(failure[0]), str(failure[1])))
+        if not session["trace"]:
+            self.unheard_words += len(self.builder.utterances[position].words)
+            return
+        lists = trace_lists(session["trace"])
+        self.builder.add(lists, position, index)
+        self.begin_s.append(float(session["begin_s"]))
+        self.round.append(index)
+        self.completed.append(bool(session["over"]) and not failure)
+        self.held_s = max(self.held_s, float(session.get("held_s", 0.0)))
+        if lists.remote is not None:
+            due_s, sent_s = np.array(lists.due_s, dtype=float), np.array(lists.start_s, dtype=float)
+            ready_s = session["ready_s"]
+            # A chunk that was due before the server accepted the session waited for the server, not for us.
+            self.lateness_s.append(sent_s - np.maximum(due_s, np.inf if ready_s is None else float(ready_s)))
+
+    def level(self, streams: int) -> LevelTable:
+        """Return the table."""
+        table = self.builder.table()
+        late_s = np.concatenate(self.lateness_s) if self.lateness_s else np.zeros(0)
+        return LevelTable(
+            streams,
+            tuple(self.rounds),
+            table,
+            np.array(self.begin_s, dtype=float),
+            np.array(self.round, dtype=float),
+            np.array(self.completed, dtype=float),
+            np.maximum(late_s, 0.0),
+            self.held_s,
+            tuple(self.failures),
+            self.sessions,
+            self.unheard_words,
+            self.is_virtual,
+        )
+
+
+def by_reason(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the messages of failures by reason."""
+    reasons: dict[str, list[str]] = {}
+    for reason, message in failures:
+        reasons.setdefault(reason, []).append(message)
+    return reasons

@@ -1,0 +1,167 @@
+"""`stopwav load`: how many people a recogniser or server can serve at once, under a named objective."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from stopwav.record import Header, Record
+from stopwav.speech.utterance import Utterance
+from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
+from stopwav.studies.corpus_header import corpus_to_json, duration_s, utterance_from_json
+from stopwav.studies.digests import audio_digests, engine_digests
+from stopwav.studies.load.corpus import choose_utterances
+from stopwav.studies.load.level_table import level_pieces
+from stopwav.studies.load.plan import level_s, plan_level, steady_s
+from stopwav.studies.load.spec import LoadSpec
+from stopwav.studies.load.state import target_states
+from stopwav.studies.load.stored_pieces import missing_keys
+from stopwav.studies.load.target import Target
+from stopwav.studies.load.virtual import VirtualTarget
+from stopwav.studies.piece_kinds import finish_run
+from stopwav.studies.resume import open_record
+from stopwav.studies.spec import make_header, study_function
+from stopwav.studies.worker import outcome_to_piece
+
+# A level of a target that is measured next: its streams, its round, and whether with faulty sessions.
+Turn = tuple[str, int, int, bool]
+
+
+@study_function(LoadSpec, "targets")
+def load(spec: LoadSpec) -> Record:
+    """Return the run of a load study: levels of streams through each target, until its capacity is known.
+
+    Levels are those that `streams` names, each in rounds, or those of a search: doubling, bisection, then rounds in
+    fresh processes at the capacity and the level above. Several targets take turns.
+    """
+    begun_s = time.monotonic()
+    with open_record("load", spec, partial(_header, spec)) as record:
+        if not is_finished(record, spec):
+            budget = open_budget(spec, record, begun_s)
+            _measure(spec, record, budget)
+            finish_run(record, missing_keys(record))
+    return record
+
+
+def _header(spec: LoadSpec) -> Header:
+    from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+    from stopwav.studies.engine_check import check_engines
+
+    spec.report("checking targets", 0, 1)
+    inspections = check_engines(spec.targets, streaming=spec.pace == "virtual", servers=True)
+    spec.report("checking targets", 1, 1)
+    corpus, digest = choose_utterances(spec)
+    return make_header(
+        "load",
+        spec,
+        normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
+        corpus={**corpus_to_json(corpus, corpus.utterances), "digest": digest},
+        digests={
+            **engine_digests(spec.targets, inspections),
+            **audio_digests(corpus.utterances, spec.progress),
+        },
+    )
+
+
+def _measure(spec: LoadSpec, record: Record, budget: Budget) -> None:
+    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    kind = VirtualTarget if spec.pace == "virtual" else Target
+    with ExitStack() as stack:
+        targets = {name: kind(name, spec, utterances) for name in spec.targets}
+        for target in targets.values():
+            stack.callback(target.close)
+        for turn in _turns(spec, record, budget, utterances):
+            name, _, index, _ = turn
+            for other in targets.values():
+                # One at a time: a server that waits takes memory, and some take processor time too.
+                if other.name != name or index > 0:
+                    other.close()
+            _take(spec, record, targets[name], turn, utterances)
+            store_spent(record, budget)
+            spec.show(record, "", budget.left_s if spec.is_budgeted else None)
+
+
+def _take(
+    spec: LoadSpec, record: Record, target: Target | VirtualTarget, turn: Turn, utterances: Sequence[Utterance]
+) -> None:
+    name, streams, index, faulty = turn
+    lengths_s = [duration_s(utterance) for utterance in utterances]
+    spec.report(_task(spec, turn), 0, 1)
+    steady = _steady_s(spec, record, turn, lengths_s)
+    outcome = target.measure(plan_level(spec, streams, lengths_s, steady, index, faulty))
+    spec.report(_task(spec, turn), 1, 1)
+    record.append(outcome_to_piece(("level", index, name, streams, int(faulty)), outcome))
+
+
+def _turns(spec: LoadSpec, record: Record, budget: Budget, utterances: Sequence[Utterance]) -> Iterator[Turn]:
+    """Yield what to measure next, as long as there is time and something is open; targets take turns."""
+    lengths_s = [duration_s(utterance) for utterance in utterances]
+    following = _searched if spec.is_search else _listed
+    while True:
+        turns = [turn for turn in following(spec, record) if _key(turn) not in record]
+        if not turns:
+            return
+        for turn in turns:
+            has_answer = any(key[0] == "level" and key[2] == turn[0] for key in record.keys)
+            needed_s = level_s(lengths_s, _steady_s(spec, record, turn, lengths_s), spec.objective)
+            if spec.is_budgeted and has_answer and not budget.fits(needed_s):
+                return
+            yield turn
+
+
+def _key(turn: Turn) -> tuple[str | int, ...]:
+    name, streams, index, faulty = turn
+    return ("level", index, name, streams, int(faulty))
+
+
+def _searched(spec: LoadSpec, record: Record) -> list[Turn]:
+    """The next level of each target's search."""
+    turns = []
+    for name, state in target_states(record, spec).items():
+        streams = state.next_level(spec)
+        if streams is not None:
+            turns.append((name, streams, state.rounds.get(streams, 0) + state.failed.get(streams, 0), False))
+    return turns
+
+
+def _listed(spec: LoadSpec, record: Record) -> list[Turn]:
+    """The next round of every level that is asked for, with and without faulty sessions in turn."""
+    assert spec.streams is not None
+    states = target_states(record, spec)
+    turns: list[Turn] = []
+    for streams in spec.streams:
+        for name in spec.targets:
+            pieces = level_pieces(record)
+            for faulty in (False, True) if spec.faults else (False,):
+                index = len(pieces.get((name, streams, faulty), ()))
+                if index < _rounds_wanted(spec, states[name].states.get(streams), index):
+                    turns.append((name, streams, index, faulty))
+    # First everything once.
+    fewest = min((turn[2] for turn in turns), default=0)
+    return [turn for turn in turns if turn[2] == fewest]
+
+
+def _rounds_wanted(spec: LoadSpec, state: object, done: int) -> int:
+    if spec.soak_s is not None:
+        return spec.rounds or 1
+    if spec.rounds is not None:
+        return spec.rounds
+    settled = bool(getattr(state, "settled", False))
+    return 1 if settled and not spec.faults else 4
+
+
+def _steady_s(spec: LoadSpec, record: Record, turn: Turn, lengths_s: Sequence[float]) -> float:
+    name, streams, index, faulty = turn
+    from stopwav.studies.load.level_table import level_tables
+
+    table = level_tables(record).get((name, streams, faulty))
+    return steady_s(spec, streams, lengths_s, index, 0 if table is None else table.sessions)
+
+
+def _task(spec: LoadSpec, turn: Turn) -> str:
+    name, streams, index, faulty = turn
+    of = f"{name}: " if len(spec.targets) > 1 else ""
+    again = f", round {index + 1}" if index else ""
+    return f"{of}{streams} {'stream' if streams == 1 else 'streams'}{again}{', with faults' if faulty else ''}"

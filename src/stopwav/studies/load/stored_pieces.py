@@ -1,0 +1,66 @@
+"""The pieces of a load run in its file: their keys and fields, and those of its plan that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from stopwav.record import Record
+from stopwav.studies.budget import SPENT_KIND, possible_rounds
+from stopwav.studies.load.spec import LoadSpec
+from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
+from stopwav.studies.stored_fields import Seconds, StoredFields, StoredList, stored_spec
+
+
+class StoredSession(StoredFields):
+    """A session of a level; its trace is checked where it is read."""
+
+    utterance: str
+    begin_s: float
+    part: str
+    over: bool
+    failure: StoredList[str] | None
+    ready_s: float | None = None
+    held_s: Seconds = 0.0
+    trace: dict[str, Any] = Field(default={})
+
+
+class StoredLevel(StoredFields):
+    """A round of a level."""
+
+    target: dict[str, Any]
+    ramp_s: Seconds
+    steady_s: Seconds
+    ended_s: Seconds
+    prime_s: Seconds = 0.0
+    processors: StoredList[Seconds | None]
+    sessions: StoredList[StoredSession]
+    faults: StoredList[dict[str, Any]]
+    looks: StoredList[StoredList[float | None]]
+
+
+def load_pieces(record: Record) -> list[PieceKind]:
+    """Return the pieces that a run may hold."""
+    spec = stored_spec(LoadSpec, record.header)
+    rounds = possible_rounds(None)
+    names = frozenset(spec.targets)
+    levels = ANY_COUNT if spec.streams is None else frozenset(spec.streams)
+    return [PieceKind("level", (rounds, names, levels, range(2)), StoredLevel), SPENT_KIND]
+
+
+def missing_keys(record: Record) -> Iterator[Key]:
+    """Yield the levels that the run lacks: of a plan all of them, of a search the first of each target."""
+    spec = stored_spec(LoadSpec, record.header)
+    if spec.streams is None:
+        measured = {key[2] for key in record.keys if key[0] == "level"}
+        return (("level", 0, name, 1, 0) for name in spec.targets if name not in measured)
+    planned = (
+        ("level", index, name, streams, faulty)
+        for index in range(spec.rounds or 1)
+        for name in spec.targets
+        for streams in spec.streams
+        for faulty in range(1 + spec.faults)
+    )
+    return absent_keys(record, planned)

@@ -1,0 +1,181 @@
+"""A target of load: its server, started by us where an engine is named, and the client processes that load it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from stopwav.errors import StopwavError
+from stopwav.measure.process import Outcome
+from stopwav.servers.registry import is_server
+from stopwav.servers.serve.background import BackgroundServer
+from stopwav.speech.utterance import Utterance
+from stopwav.studies.load.faults import FAULTS, FaultPlan
+from stopwav.studies.load.generator import Generator
+from stopwav.studies.load.schedule import LevelSchedule
+from stopwav.studies.load.server_watch import ServerWatch
+from stopwav.studies.load.spec import LoadSpec
+from stopwav.studies.worker import LOAD_LIMIT_S, Worker
+
+# On one machine a busy server would keep the client from its schedule. A lower priority takes nothing from the server
+# that the client, which sleeps nearly always, does not need.
+NICENESS = 10
+# Between the request of a level and its first session: the client processes have to be ready by then.
+LEAD_S = 0.3
+# After a level the server forgets the sessions that were cut.
+PAUSE_S = 0.5
+# What a level may take beyond its schedule.
+SLACK_S = 60.0
+# More than any level: whether a stream is refused is not the question here.
+MANY_STREAMS = 10_000
+
+
+@dataclass(frozen=True)
+class LevelPlan:
+    """A level to be measured: its streams, when sessions begin, how long it lasts, and what disturbs it."""
+
+    streams: int
+    schedule: LevelSchedule
+    cut_s: float
+    faults: tuple[FaultPlan, ...] = ()
+
+
+class Target:
+    """A target while it is measured. Whoever opens it closes it."""
+
+    def __init__(self, name: str, spec: LoadSpec, utterances: Sequence[Utterance]) -> None:
+        self.name, self._spec, self._utterances = name, spec, utterances
+        self._server: BackgroundServer | None = None
+        self._clients: list[_Client] = []
+        self.facts: dict[str, Any] = {}
+
+    def open(self) -> Outcome:
+        """Start the server where it is ours, and the clients; return why that failed, if it did."""
+        if self._clients:
+            return Outcome("ok")
+        try:
+            address = self.name if is_server(self.name) else self._start_server()
+        except StopwavError as error:
+            return Outcome("error", message=str(error))
+        for _ in range(self._spec.processes):
+            self._clients.append(_Client(address, self._spec.chunk_ms))
+        outcomes = self._ask_all("prepare", [(list(self._utterances),)] * len(self._clients), LOAD_LIMIT_S)
+        failed = next((outcome for outcome in outcomes if not outcome.ok), None)
+        if failed is not None:
+            self.close()
+            return failed
+        self.facts = dict(outcomes[0].value)
+        if self._server is not None:
+            self.facts["engine"] = self._server.info
+        return Outcome("ok")
+
+    def measure(self, plan: LevelPlan) -> Outcome:
+        """Return the raw observations of a level."""
+        opened = self.open()
+        if not opened.ok:
+            return opened
+        primed = self._prime(plan.streams)
+        if not primed.ok:
+            return primed
+        origin_ns = time.perf_counter_ns() + round(LEAD_S * 1e9)
+        schedule = plan.schedule
+        shares = [schedule.sessions[index :: len(self._clients)] for index in range(len(self._clients))]
+        steady_s = (schedule.ramp_s, schedule.steady_end_s)
+        requests: list[tuple[object, ...]] = [
+            (share, origin_ns, steady_s, plan.cut_s, plan.faults if index == 0 else ())
+            for index, share in enumerate(shares)
+        ]
+        with ServerWatch(self._watched_pid, origin_ns) as watch:
+            outcomes = self._ask_all("run", requests, plan.cut_s + LEAD_S + SLACK_S)
+        time.sleep(PAUSE_S)
+        failed = next((outcome for outcome in outcomes if not outcome.ok), None)
+        if failed is not None:
+            self.close()
+            return failed
+        answers = [outcome.value for outcome in outcomes]
+        return Outcome(
+            "ok",
+            {
+                "target": self.facts,
+                "ramp_s": schedule.ramp_s,
+                "steady_s": schedule.steady_s,
+                "ended_s": max(answer["ended_s"] for answer in answers),
+                "prime_s": primed.value,
+                "processors": [answer["processor"] for answer in answers],
+                "sessions": [session for answer in answers for session in answer["sessions"]],
+                "faults": [fault for answer in answers for fault in answer["faults"]],
+                "looks": [look.to_json() for look in watch.looks],
+            },
+        )
+
+    def close(self) -> None:
+        """End the clients, and the server where it is ours; the next level starts them again."""
+        for client in self._clients:
+            client.close()
+        self._clients = []
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    @property
+    def _watched_pid(self) -> int | None:
+        return self._spec.pid if self._server is None else self._server.pid
+
+    def _start_server(self) -> str:
+        options = ["--protocol", "vosk", "--workers", str(self._spec.workers), "--max-streams", str(MANY_STREAMS)]
+        server = BackgroundServer(self.name, *options, drain_limit_s=0.0, niceness=NICENESS)
+        self._server = server.__enter__()
+        return f"vosk-server:{server.url()}"
+
+    def _prime(self, streams: int) -> Outcome:
+        """Open so many sessions for a moment; a server that accepts none is not there."""
+        counts = [len(range(index, streams, len(self._clients))) for index in range(len(self._clients))]
+        outcomes = self._ask_all("prime", [(count,) for count in counts], LOAD_LIMIT_S)
+        failed = next((outcome for outcome in outcomes if not outcome.ok), None)
+        if failed is not None:
+            self.close()
+            return failed
+        failures = [failure for outcome in outcomes for failure in outcome.value["failures"]]
+        if len(failures) >= streams:
+            return Outcome("error", message=": ".join(failures[0]))
+        return Outcome("ok", max(outcome.value["prime_s"] for outcome in outcomes))
+
+    def _ask_all(self, method: str, arguments: Sequence[tuple[object, ...]], limit_s: float) -> list[Outcome]:
+        """Ask all clients at the same time."""
+        asked = [
+            client.ask(method, *own, time_limit_s=limit_s) for client, own in zip(self._clients, arguments, strict=True)
+        ]
+        return [future.result() for future in asked]
+
+
+class _Client:
+    """A client process, and the thread that talks to it: the kernel ends the one with the other."""
+
+    def __init__(self, server: str, chunk_ms: float | None) -> None:
+        self._worker = Worker(Generator, (server, chunk_ms), "client")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwav-client")
+
+    def ask(self, method: str, *arguments: object, time_limit_s: float) -> Any:
+        return self._thread.submit(self._worker.call, method, *arguments, time_limit_s=time_limit_s)
+
+    def close(self) -> None:
+        # The process may be in the middle of a level: it is killed, and the call in the thread sees it end.
+        with contextlib.suppress(Exception):
+            self._worker.close()
+        self._thread.shutdown(wait=True)
+
+
+def fault_plans(streams: int, seed: int, schedule: LevelSchedule) -> tuple[FaultPlan, ...]:
+    """Return the faulty sessions of a level: of each kind one for every four streams, spread over the level."""
+    generator = random.Random(f"{seed}-{streams}-faults")
+    end_s = schedule.steady_end_s
+    count = max(1, streams // 4)
+    plans = [
+        FaultPlan(kind, begin_s=end_s * (turn + generator.random()) / count) for kind in FAULTS for turn in range(count)
+    ]
+    return tuple(sorted(plans, key=lambda plan: plan.begin_s))
