@@ -175,9 +175,10 @@ LINE = {
 
 
 def _over(metric: str) -> Definition | None:
-    """The share of events beyond the limit of a condition, such as `over_final_latency_p95`."""
-    family = metric.removeprefix("over_").rpartition("_p")[0]
-    if not metric.startswith("over_") or family not in _OF_WORDS:
+    """The share of events beyond the limit of a condition, such as `over_p95_final_latency`."""
+    match = re.fullmatch(r"over_p\d+_(\w+)", metric)
+    family = match[1] if match else ""
+    if family not in _OF_WORDS:
         return None
     title = re.sub(r" \([^)]*\)", "", _OF_WORDS[family].title)
     return replace(

@@ -155,8 +155,8 @@ def _capacities(targets: Sequence[Result]) -> Table:
 
 def _columns(spec: LoadSpec, levels: Sequence[Result]) -> dict[str, str]:
     """The metrics that the table of levels shows: those of the objective first, by their headings."""
-    limited = [condition.metric for condition in spec.objective.conditions if condition.percentile is not None]
-    wanted = [name for metric in limited for name in (metric, f"over_{metric}")]
+    limited = [condition for condition in spec.objective.conditions if condition.percentile is not None]
+    wanted = [name for condition in limited for name in (condition.metric, condition.over_metric)]
     wanted += ["word_latency_p50", "word_latency_p95", "final_latency_p50", "wer", "failed", "unfinished"]
     wanted += ["rtf"] if spec.pace == "virtual" else ["server_cores", "server_bytes"]
     if spec.soak_s is not None:

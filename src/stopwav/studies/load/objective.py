@@ -43,6 +43,11 @@ class Condition:
         return None if self.metric in SHARES else int(self.metric.rpartition("_p")[2]) / 100
 
     @property
+    def over_metric(self) -> str:
+        """The name of the share of events that are not within the limit of a time."""
+        return f"over_p{self.metric.rpartition('_p')[2]}_{self.family}"
+
+    @property
     def text(self) -> str:
         """The condition as it is written."""
         limit = f"{100 * self.limit:g}%" if self.metric in SHARES else f"{self.limit:g}"

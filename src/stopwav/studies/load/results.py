@@ -118,7 +118,7 @@ def _level(record: Record, spec: LoadSpec, key: LevelKey, level: LevelTable | No
 def _over(judgement: Judgement) -> dict[str, Estimate]:
     """The shares that the conditions of the objective limit."""
     return {
-        f"over_{judged.condition.metric}": Estimate(judged.over, n=judged.events, note="counted; see the verdict")
+        judged.condition.over_metric: Estimate(judged.over, n=judged.events, note="counted; see the verdict")
         for judged in judgement.conditions
         if judged.over is not None and judgement.verdict != "invalid"
     }
