@@ -21,7 +21,7 @@ from stopwav.report.chart import (
     shape,
     spec_of,
 )
-from stopwav.report.text import format_digits, plain
+from stopwav.report.text import counted, format_digits, plain
 from stopwav.studies.load.definitions import DEFINITIONS, WAITS
 from stopwav.studies.study import StudyRun
 
@@ -97,8 +97,8 @@ def _curve(
     )
     limit = chart_of([{"limit": limit_s, "label": f"objective: P{percent} below {limit_s:g} s"}])
     rule = limit.mark_rule(stroke=ink("caution"), strokeWidth=2, strokeDash=[6, 3]).encode(y="limit:Q")
-    label = limit.mark_text(align="left", dy=-7, fontSize=12, fill=ink("caution")).encode(
-        x=alt.value(4), y="limit:Q", text="label:N"
+    label = limit.mark_text(align="right", dy=-7, fontSize=12, fill=ink("caution")).encode(
+        x=alt.value("width"), y="limit:Q", text="label:N"
     )
     layers = [lines, dots, rule, label, *_capacity_rules(capacity, names, rows)]
     return Chart(
@@ -166,7 +166,7 @@ def _waits(rows: Sequence[Mapping[str, Any]], name: str) -> Chart:
         f"What the wait consists of{_of(name)}",
         spec_of(alt.layer(bars), 26 * len(levels) + 30),
         "Mean wait for a word by cause, a bar per level. "
-        + " ".join(f"{level} streams: {format_digits(total)} ms." for level, total in totals.items()),
+        + " ".join(f"{counted(level, 'stream')}: {format_digits(total)} ms." for level, total in totals.items()),
         tuple(Key(title, inked) for title, inked in colours.items()),
     )
 
@@ -234,7 +234,7 @@ def _memory(rows: Sequence[Mapping[str, Any]], name: str, inked: str) -> Chart:
         spec_of(alt.layer(lines), 180),
         "Resident memory of all processes of the server; the more streams, the darker. "
         + " ".join(
-            f"{level} streams: {format_digits(values[0])} to {format_digits(values[-1])} MB."
+            f"{counted(level, 'stream')}: {format_digits(values[0])} to {format_digits(values[-1])} MB."
             for level, values in ends.items()
         ),
     )

@@ -174,10 +174,14 @@ LINE = {
 }
 
 
-def _over(metric: str) -> Definition | None:
-    """The share of events beyond the limit of a condition, such as `over_p95_final_latency`."""
+def _derived(metric: str) -> Definition | None:
+    """Energy by part, and the share of events beyond the limit of a condition, such as `over_p95_final_latency`."""
     match = re.fullmatch(r"over_p\d+_(\w+)", metric)
     family = match[1] if match else ""
+    if metric.startswith("energy_"):
+        part = metric.removeprefix("energy_").replace("_", " ")
+        text = "Joules of this part of the machine per hour of audio served; gross, idling included."
+        return Definition(f"energy per stream-hour, {part}", "J", text, decimals=0)
     if family not in _OF_WORDS:
         return None
     title = re.sub(r" \([^)]*\)", "", _OF_WORDS[family].title)
@@ -199,5 +203,5 @@ DEFINITIONS = Definitions(
         "One worker": LINE,
         "This client": CLIENT,
     },
-    derive=_over,
+    derive=_derived,
 )

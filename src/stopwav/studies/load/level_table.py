@@ -33,6 +33,10 @@ class LevelRound:
     looks: tuple[tuple[Any, ...], ...]
     ramp_s: float
     steady_s: float
+    # Joules by part in a window of the steady part, how long that was, and why some are missing.
+    joules: Mapping[str, float]
+    window_s: float
+    energy_note: str
     # How the faulty sessions ended, by kind and ending.
     faults: tuple[tuple[str, str], ...]
     # Of sessions outside the steady part, those that failed, by reason.
@@ -138,8 +142,10 @@ class _LevelBuilder:
         faults = tuple((str(fault["kind"]), str(fault["ended"])) for fault in data["faults"])
         looks = tuple(tuple(look) for look in data["looks"])
         processors = tuple(share for share in data["processors"] if share is not None)
+        energy = data.get("energy") or {"joules": {}, "window_s": 0.0, "note": "not measured in virtual time"}
+        metered = dict(energy["joules"]), float(energy["window_s"]), str(energy["note"])
         self.rounds.append(
-            LevelRound(index, processors, looks, data["ramp_s"], data["steady_s"], faults, tuple(outside))
+            LevelRound(index, processors, looks, data["ramp_s"], data["steady_s"], *metered, faults, tuple(outside))
         )
         for session in data["sessions"]:
             if session["part"] == "steady":

@@ -171,10 +171,28 @@ def _server(level: LevelTable) -> dict[str, Estimate]:
         "core_s_per_stream_hour": Estimate(cores * steady_s / audio_s * 3600 if audio_s else None, n=count),
         "memory_slope": _memory_slope(rounds[-1][1]),
     }
+    metrics |= _energy(level)
     gpu = np.concatenate([looks[:, 3:] for _, looks in rounds])
     if np.isfinite(gpu[:, 0]).any():
         metrics["gpu_bytes"] = Estimate(float(np.nanmax(gpu[:, 0])), n=count, unit="B")
         metrics["gpu_share"] = Estimate(float(np.nanmean(gpu[:, 1])), n=count)
+    return metrics
+
+
+def _energy(level: LevelTable) -> dict[str, Estimate]:
+    """Joules of the machine per hour of audio served, by part; gross, so that idling is included."""
+    rounds = [round_ for round_ in level.rounds if round_.joules]
+    steady_s = sum(round_.steady_s for round_ in level.rounds)
+    audio_s = float(level.table.audio_s[level.completed > 0].sum())
+    if not rounds or not audio_s:
+        return {"energy_total": Estimate(None, unit="J", note=level.rounds[-1].energy_note)}
+    window_s = sum(round_.window_s for round_ in rounds)
+    metrics = {}
+    for part in dict.fromkeys(part for round_ in rounds for part in round_.joules):
+        watts = sum(round_.joules.get(part, 0.0) for round_ in rounds) / window_s
+        metrics[f"energy_{part.replace(' ', '_')}"] = Estimate(
+            watts * steady_s / audio_s * 3600, n=len(rounds), unit="J", note="gross, of the whole machine"
+        )
     return metrics
 
 

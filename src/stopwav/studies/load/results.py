@@ -47,12 +47,14 @@ def is_untrained(record: Record, target: str) -> bool:
 
 def capacity_estimate(spec: LoadSpec, state: TargetState) -> Estimate:
     """Return the capacity of a target, with its interval."""
-    if not state.judgements:
-        return Estimate(None, unit="streams", note="no level was measured")
-    found, most = state.bounds, max(state.judgements)
+    valid = [streams for streams, judgement in state.judgements.items() if judgement.verdict != "invalid"]
+    if not valid:
+        note = "no level is valid: this client was late" if state.judgements else "no level was measured"
+        return Estimate(None, unit="streams", note=note)
+    found, most = state.bounds, max(valid)
     n = sum(state.rounds.values())
     high = None if found.surely_not is None else float(found.surely_not - 1)
-    if high is None and not any(judgement.verdict != "holds" for judgement in state.judgements.values()):
+    if high is None and all(state.judgements[streams].verdict == "holds" for streams in valid):
         note = f"at least: no more than {most} streams were tried"
         return Estimate(float(found.holds), n=n, unit="streams", note=note, code="at-least")
     if high is None:

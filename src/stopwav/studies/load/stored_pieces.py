@@ -38,6 +38,7 @@ class StoredLevel(StoredFields):
     processors: StoredList[Seconds | None]
     sessions: StoredList[StoredSession]
     faults: StoredList[dict[str, Any]]
+    energy: dict[str, Any] | None = None
     looks: StoredList[StoredList[float | None]]
 
 

@@ -17,6 +17,7 @@ from stopwav.servers.serve.background import BackgroundServer
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.load.faults import FAULTS, FaultPlan
 from stopwav.studies.load.generator import Generator
+from stopwav.studies.load.level_energy import EnergyWatch
 from stopwav.studies.load.schedule import LevelSchedule
 from stopwav.studies.load.server_watch import ServerWatch
 from stopwav.studies.load.spec import LoadSpec
@@ -90,7 +91,8 @@ class Target:
             (share, origin_ns, steady_s, plan.cut_s, plan.faults if index == 0 else ())
             for index, share in enumerate(shares)
         ]
-        with ServerWatch(self._watched_pid, origin_ns) as watch:
+        window = EnergyWatch(origin_ns, schedule.ramp_s, schedule.steady_s)
+        with ServerWatch(self._watched_pid, origin_ns) as watch, window as energy:
             outcomes = self._ask_all("run", requests, plan.cut_s + LEAD_S + SLACK_S)
         time.sleep(PAUSE_S)
         failed = next((outcome for outcome in outcomes if not outcome.ok), None)
@@ -110,6 +112,7 @@ class Target:
                 "sessions": [session for answer in answers for session in answer["sessions"]],
                 "faults": [fault for answer in answers for fault in answer["faults"]],
                 "looks": [look.to_json() for look in watch.looks],
+                "energy": energy.result.to_json(),
             },
         )
 
