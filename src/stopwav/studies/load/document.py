@@ -133,7 +133,7 @@ def _served(spec: LoadSpec) -> str:
 
 
 def _note(spec: LoadSpec) -> Note:
-    sure = "sure: by evidence that may be looked at at any time, 97.5 % for each side"
+    sure = "open: not sure yet; what is sure is so by evidence that may be looked at at any time"
     client = (
         "" if spec.pace == "virtual" else "; a level is invalid if this client was late (P99 over 5 ms, or 50 ms once)"
     )
@@ -182,11 +182,10 @@ def _is_said(estimate: Estimate | None) -> bool:
 def _heading(metric: str) -> str:
     definition = DEFINITIONS.find(metric)
     assert definition is not None
-    unit = (
-        "%"
-        if definition.scale == 100
-        else {"s": "s" if definition.scale == 1 else "ms", "B": ""}.get(definition.unit, definition.unit)
-    )
+    if metric == "rtf" or (definition.headline and not definition.percentiles):
+        return definition.headline or "RTF"
+    units = {"s": "s" if definition.scale == 1 else "ms", "B": ""}
+    unit = "%" if definition.scale == 100 else units.get(definition.unit, definition.unit)
     return DEFINITIONS.short_title(metric) + (f", {unit}" if unit else "")
 
 
@@ -195,7 +194,7 @@ def _levels(levels: Sequence[Result], spec: LoadSpec, title: str, *, page: bool)
     rows = []
     for level in sorted(levels, key=lambda level: (_streams(level), bool(level.params["faults"]))):
         verdict = str(level.params.get("verdict", level.status))
-        sure = "" if level.params.get("sure") or verdict not in ("holds", "fails") else ", not sure yet"
+        sure = "" if level.params.get("sure") or verdict not in ("holds", "fails") else " (open)"
         name = f"{level.params['streams']}{' + faults' if level.params['faults'] else ''}"
         cells = [
             Cell(name),
