@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +18,9 @@ from stopwav.models.features import HOP, LOGMEL_HALF_WINDOW, LogMel, LogMelStrea
 from stopwav.models.search import BeamSearch, GreedySearch
 from stopwav.models.transducer import EncoderStep
 from stopwav.speech.events import Hypothesis
+
+if TYPE_CHECKING:
+    from stopwav.engines.emformer_batch import SlotStream, StreamBatch
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,46 @@ def lead_samples(shape: EmformerShape) -> int:
 class EmformerSession:
     """A stream: features and encodings carry over from push to push, and each frame is computed once."""
 
-    def __init__(self, parts: SharedParts, search: BeamSearch | GreedySearch) -> None:
+    def __init__(self, parts: SharedParts, search: BeamSearch | GreedySearch, batch: Callable[[], StreamBatch]) -> None:
         self._parts = parts
         self._search = search
-        self._features = LogMelStream(parts.features)
-        self._state = parts.encoder.initial_state()
+        self._batch = batch
         self._shown = ""
-        with torch.inference_mode():
-            frames = self._features.push(parts.features.window.new_zeros(parts.lead_samples))
-            self._frames = frames.to(parts.device, parts.encoder.dtype)
+        # Made when they are first needed: streams that are advanced together never do.
+        self._features: LogMelStream | None = None
+        self._together: SlotStream | None = None
 
-    @torch.inference_mode()
+    def join(self) -> SlotStream | None:
+        """Return the stream among those that are advanced together; None once this one was advanced alone."""
+        if self._together is None and self._features is None:
+            self._together = self._batch().open()
+        return self._together
+
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
         """Return the text if this audio changed it."""
+        if self._together is not None:
+            return self._batch().advance([(self._together, samples)])[0]
+        return self._push(samples)
+
+    def finish(self) -> list[Hypothesis]:
+        """Return the final text; the last frames see silence ahead of them."""
+        if self._together is not None:
+            return self._batch().advance([(self._together, None)])[0]
+        return self._finish()
+
+    def _begin(self) -> LogMelStream:
+        """Return the features, which make the state of the stream when they are first needed."""
+        if self._features is None:
+            parts = self._parts
+            self._features = LogMelStream(parts.features)
+            self._state = parts.encoder.initial_state()
+            frames = self._features.push(parts.features.window.new_zeros(parts.lead_samples))
+            self._frames = frames.to(parts.device, parts.encoder.dtype)
+        return self._features
+
+    @torch.inference_mode()
+    def _push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        features = self._begin()
         audio = torch.from_numpy(samples)
         device = self._parts.features.window.device
         if device.type != "cpu":
@@ -65,18 +97,18 @@ class EmformerSession:
                 audio = audio.to(device)
                 self._synchronize()
         with stage("features"):
-            frames = self._features.push(audio)
+            frames = features.push(audio)
             self._synchronize()
         self._append(frames)
         self._advance(self._parts.encoder.shape.segment)
         return self._changed_text()
 
     @torch.inference_mode()
-    def finish(self) -> list[Hypothesis]:
-        """Return the final text; the last frames see silence ahead of them."""
+    def _finish(self) -> list[Hypothesis]:
+        features = self._begin()
         shape = self._parts.encoder.shape
         with stage("features"):
-            frames = self._features.finish()
+            frames = features.finish()
             frames = torch.cat([frames, frames.new_zeros(shape.right_context, shape.bands)])
             self._synchronize()
         self._append(frames)
