@@ -16,7 +16,13 @@ from stopwav.speech.corpus import load_corpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CHUNK = 2560
-SEARCHES = ("search=greedy", "beam=1", "beam=3", "beam=3,segment=8,right_context=0", "search=greedy,segment=4")
+SEARCHES = (
+    "search=greedy",
+    "beam=1",
+    "beam=3",
+    "beam=3,segment=8,right_context=0",
+    "search=greedy,segment=4,right_context=8",
+)
 Samples = NDArray[np.float32]
 
 
@@ -40,7 +46,9 @@ def alone(engine: EmformerRnnt, pushes: Sequence[Samples]) -> list[list[str]]:
     ]
 
 
-def together(engine: EmformerRnnt, streams: Sequence[Sequence[Samples]], starts: Sequence[int]) -> list[list[list[str]]]:
+def together(
+    engine: EmformerRnnt, streams: Sequence[Sequence[Samples]], starts: Sequence[int]
+) -> list[list[list[str]]]:
     """The same, of streams that begin in the given steps and push in every step."""
     sessions = [engine.open() for _ in streams]
     texts: list[list[list[str]]] = [[] for _ in streams]

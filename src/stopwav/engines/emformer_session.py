@@ -60,8 +60,13 @@ class EmformerSession:
         self._together: SlotStream | None = None
 
     def join(self) -> SlotStream | None:
-        """Return the stream among those that are advanced together; None once this one was advanced alone."""
-        if self._together is None and self._features is None:
+        """Return the stream among those that are advanced together; None if this one is advanced alone.
+
+        That is one that was already, and, with no audio ahead, every one: then the audio itself is mirrored before its
+        beginning, not silence, and the first segment is another than all that follow.
+        """
+        alone = self._features is not None or self._parts.lead_samples <= LOGMEL_HALF_WINDOW
+        if self._together is None and not alone:
             self._together = self._batch().open()
         return self._together
 

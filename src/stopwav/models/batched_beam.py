@@ -6,7 +6,7 @@ symbol, by two, and so on. Two records of a stream are the same text if they hav
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -153,8 +153,15 @@ class BatchedBeam:
         self._run("store", size)
         yield from self._changes(count)
 
+    def beam_of(self, slot: int) -> tuple[list[list[int]], list[float]]:
+        """Return the texts of a stream, best first, and their log-probabilities."""
+        beams = self._beams
+        present = (beams.scores[slot] > -torch.inf).nonzero()[:, 0].tolist()
+        texts = [beams.symbols[slot, rank, : int(beams.lengths[slot, rank])].tolist() for rank in present]
+        return texts, beams.scores[slot][present].tolist()
+
     @property
-    def _functions(self):  # type: ignore[no-untyped-def]
+    def _functions(self) -> dict[str, Callable[[int], None]]:
         return {
             "load": self._load,
             "begin_frame": self._begin_frame,
@@ -247,6 +254,8 @@ class BatchedBeam:
         same &= (self._all_records < own[0]) & (scores > -torch.inf)[:, None] & (ended > -torch.inf)[:, :, None]
         met, earlier = same.any(dim=2), same.int().argmax(dim=2)
         both = torch.logaddexp(scores.gather(1, earlier), ended)
+        # Rows without this frame have no active texts, and keep their scores.
+        ended = torch.maximum(ended, scores.index_select(1, own))
         scores.scatter_(1, torch.where(met, earlier, own), torch.where(met, both, ended))
 
     def _candidates(self, size: int, own: Tensor) -> Tensor:

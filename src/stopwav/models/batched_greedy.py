@@ -152,6 +152,8 @@ class BatchedGreedy:
         """Extend the texts of the rows of this round by the symbols they took, and score them."""
         slots = self._rows.slots[self._round[:count]]
         states = self._states[slots]
-        predictions, after = self._predictor(self._symbols[:count], states, self._predictor.recurrent_gates(states))
+        # Rows of padding took none.
+        symbols = self._symbols[:count].clamp(min=0)
+        predictions, after = self._predictor(symbols, states, self._predictor.recurrent_gates(states))
         self._predictions[slots], self._states[slots] = predictions, after
         self._score(count)

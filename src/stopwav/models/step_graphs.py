@@ -22,7 +22,7 @@ class StepGraphs:
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
-        self._graphs: dict[tuple[str, int], torch.cuda.CUDAGraph] = {}
+        self._graphs: dict[tuple[str, int], Callable[[], object]] = {}
         self._pool: Any = None
 
     def size(self, count: int, most: int) -> int:
@@ -39,16 +39,14 @@ class StepGraphs:
 
     def run(self, key: tuple[str, int], function: Callable[[], object]) -> None:
         """Replay the recording of a key; without one, call the function."""
-        graph = self._graphs.get(key)
-        if graph is None:
-            function()
-        else:
-            graph.replay()
+        self._graphs.get(key, function)()
 
     def record(self, key: tuple[str, int], function: Callable[[], object]) -> None:
         """Record a function, unless it was."""
-        if self.has(key):
-            return
+        if not self.has(key):
+            self._graphs[key] = self._capture(function)
+
+    def _capture(self, function: Callable[[], object]) -> Callable[[], object]:
         warmup = torch.cuda.Stream()
         warmup.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(warmup):
@@ -60,7 +58,7 @@ class StepGraphs:
         with torch.cuda.graph(graph, pool=self._pool):
             function()
         self._pool = self._pool or graph.pool()
-        self._graphs[key] = graph
+        return graph.replay
 
     def forget(self, *names: str) -> None:
         """Forget the recordings whose keys begin with these names: tensors that they work on were replaced."""
