@@ -116,7 +116,7 @@ def test_every_stream_gives_what_it_gives_alone(
 def test_texts_longer_than_there_was_room_for(
     beam: int, graphs: Callable[[], StepGraphs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stopwav.models.batched_beam.FIRST_LENGTH", 8)
+    monkeypatch.setattr("stopwav.models.batched_beam.FIRST_LENGTH", 32)
     batch = check(1, -4.0, beam, 20, graphs(), None)
     assert max(map(len, batch.texts)) > 200
 
@@ -126,9 +126,9 @@ def test_a_slot_begins_anew() -> None:
     for beam in (0, 4):
         batch = Batch(tiny, beam, 3, StepGraphs(enabled=False), None)
         batch.advance({2: encodings})
-        first = batch.texts[2]
+        first = list(batch.texts[2])
         batch.advance({2: random_encodings(5, SEGMENT)})
         batch.search.reset(torch.tensor([3]))
-        batch.texts[2], batch.frames[3] = [], torch.tensor(0)
+        batch.texts[2], batch.frames[2] = [], 0
         batch.advance({2: encodings})
         assert batch.texts[2] == first

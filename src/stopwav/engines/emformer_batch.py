@@ -17,7 +17,7 @@ from stopwav.engines.emformer_session import SharedParts
 from stopwav.measure.stages import stage
 from stopwav.models.batched_beam import BatchedBeam
 from stopwav.models.batched_encoder import BatchedEncoder, BatchedFeatures
-from stopwav.models.batched_greedy import BatchedGreedy, NewText, Rows
+from stopwav.models.batched_greedy import BatchedGreedy, NewText, Rows, Work
 from stopwav.models.features import HOP, LOGMEL_HALF_WINDOW
 from stopwav.models.step_graphs import StepGraphs
 from stopwav.speech.events import Hypothesis
@@ -74,6 +74,8 @@ class StreamBatch:
         self._rows = Rows(whole, whole.clone(), whole.clone(), encodings)
         self._frames = encodings.new_zeros(most, shape.segment + shape.right_context, shape.bands)
         self._search = make_search(self._slots, self._rows, self._graphs)
+        # Whether every stage waits for the device, so that its time is its own; that costs time.
+        self.separate_stages = False
         # Memory that the device can read while the host goes on.
         self._audio = torch.zeros(most, self._samples, pin_memory=device.type == "cuda")
 
@@ -81,6 +83,11 @@ class StreamBatch:
     def most(self) -> int:
         """How many streams a step has at most."""
         return self._rows.most
+
+    @property
+    def work(self) -> Work:
+        """The work that the searches did so far."""
+        return self._search.work
 
     @property
     def slot_bytes(self) -> int:
@@ -96,9 +103,11 @@ class StreamBatch:
         return SlotStream(slot, self._free.append)
 
     def prepare(self, count: int) -> None:
-        """Record the graphs of a batch of this size before it is needed."""
+        """Record the graphs of all batches up to this size before they are needed."""
         with torch.inference_mode():
-            self._record(self._graphs.size(min(count, self.most), self.most))
+            # The largest first, whose memory the others then share.
+            for size in reversed(self._graphs.sizes(min(count, self.most))):
+                self._record(self._graphs.size(size, self.most))
 
     @torch.inference_mode()
     def advance(self, calls: Sequence[tuple[SlotStream, NDArray[np.float32] | None]]) -> list[list[Hypothesis]]:
@@ -138,26 +147,29 @@ class StreamBatch:
     def _push(self, part: Sequence[tuple[SlotStream, NDArray[np.float32]]]) -> None:
         """Advance streams by a segment each."""
         count = len(part)
+        slots = self._place([stream for stream, _ in part])
+        size = len(slots)
         with stage("copy"):
             np.concatenate([samples for _, samples in part], out=self._audio[:count].view(-1).numpy())
-            audio = self._audio[:count].to(self._device, non_blocking=True)
-        slots = self._place([stream for stream, _ in part])
+            audio = self._audio[:size].to(self._device, non_blocking=True)
+            self._end_stage()
         with stage("features"):
-            self._frames[:count] = self._features.push(audio, slots)
-        new = torch.full((count,), self._shape.segment_frames, dtype=torch.long)
-        self._step([stream for stream, _ in part], new)
+            self._frames[:size] = self._features.push(audio, slots)
+            self._end_stage()
+        self._step([stream for stream, _ in part], np.full(count, self._shape.segment_frames))
 
     def _finish(self, ending: Sequence[SlotStream]) -> None:
         """End streams: the last frames see silence ahead of them."""
         shape = self._shape
-        counts = np.array([len(stream.waiting) for stream in ending])
-        audio = np.zeros((len(ending), self._samples), np.float32)
-        for row, stream in zip(audio, ending, strict=True):
+        slots = self._place(ending).clone()
+        counts = np.zeros(len(slots), np.int64)
+        counts[: len(ending)] = [len(stream.waiting) for stream in ending]
+        audio = np.zeros((len(slots), self._samples), np.float32)
+        for row, stream in zip(audio, ending, strict=False):  # rows of padding have no stream
             row[: len(stream.waiting)] = stream.waiting
         # Frames of the mirrored end, those that waited for the ones ahead of them, and the silence ahead of the last.
-        left = (LOGMEL_HALF_WINDOW - HOP + counts) // HOP + 1 + 2 * shape.right_context
+        left = (LOGMEL_HALF_WINDOW - HOP + counts[: len(ending)]) // HOP + 1 + 2 * shape.right_context
         longest = int(left.max()) + shape.segment + shape.right_context
-        slots = self._slot_tensor(ending)
         lengths = torch.from_numpy(counts).to(self._device)
         with stage("features"):
             frames = self._features.finish(torch.from_numpy(audio).to(self._device), lengths, slots, longest)
@@ -166,26 +178,30 @@ class StreamBatch:
             rows = np.flatnonzero(left - start >= shape.stride + shape.right_context)
             if not len(rows):
                 break
-            streams = [ending[row] for row in rows]
+            streams = [ending[row] for row in rows.tolist()]
             self._place(streams)
-            self._frames[: len(rows)] = frames[torch.from_numpy(rows).to(self._device), start:][
-                :, : shape.segment + shape.right_context
-            ]
-            self._step(streams, torch.from_numpy(usable[rows] - shape.ahead_frames))
+            window = frames[:, start : start + shape.segment + shape.right_context]
+            self._frames[: len(rows)] = window[torch.from_numpy(rows).to(self._device)]
+            self._step(streams, usable[rows] - shape.ahead_frames)
         for stream in ending:
             stream.release()
 
-    def _step(self, streams: Sequence[SlotStream], new: Tensor) -> None:
+    def _step(self, streams: Sequence[SlotStream], new: NDArray[np.int64]) -> None:
         """Encode and search the frames of the first rows, whose slots are in place."""
         count, rows = len(streams), self._rows
         size = self._graphs.size(count, self.most)
-        rows.new[:count].copy_(new)
+        rows.new[:count].copy_(torch.from_numpy(new))
         with stage("inference"):
             with stage("encoder"):
                 self._graphs.run(("encode", size), lambda: self._encode(size))
+                self._end_stage()
             with stage("search"):
                 for text in self._search.advance(count, int(new.max())):
                     streams[text.row].take(text)
+
+    def _end_stage(self) -> None:
+        if self.separate_stages and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
 
     def _encode(self, size: int) -> None:
         rows = self._rows
@@ -194,14 +210,15 @@ class StreamBatch:
         rows.encodings[:size] = self._encoder(self._frames[:size], slots, rows.new[:size])
 
     def _place(self, streams: Sequence[SlotStream]) -> Tensor:
-        """Put streams into the first rows, padding into the others of the batch's size, and return their slots."""
+        """Put streams into the first rows, padding into the others of the batch's size, and return all their slots."""
         count, rows = len(streams), self._rows
         size = self._graphs.size(count, self.most)
         self._record(size)
-        slots = [stream.slot for stream in streams]
-        rows.slots[:size].copy_(torch.tensor([*slots, *[PADDING] * (size - count)]))
+        slots = np.full(size, PADDING, np.int64)
+        slots[:count] = [stream.slot for stream in streams]
+        rows.slots[:size].copy_(torch.from_numpy(slots))
         rows.new[count:size] = 0
-        return rows.slots[:count]
+        return rows.slots[:size]
 
     def _record(self, size: int) -> None:
         """Record the graphs of a size, over padding."""
@@ -211,9 +228,6 @@ class StreamBatch:
         self._rows.new.zero_()
         self._graphs.record(("encode", size), lambda: self._encode(size))
         self._search.record(size)
-
-    def _slot_tensor(self, streams: Iterable[SlotStream]) -> Tensor:
-        return torch.tensor([stream.slot for stream in streams], device=self._device)
 
     def _reset_new(self) -> None:
         if self._new:
@@ -235,10 +249,8 @@ class StreamBatch:
         if not stream.changed:
             return []
         pieces, symbols = self._parts.pieces, stream.symbols
-        if stream.only_more:
-            text = pieces.extended(stream.text, symbols, stream.text_symbols)
-        else:
-            text = pieces.text(symbols)
+        known = stream.text_symbols
+        text = pieces.extended(stream.text, symbols, known) if stream.only_more else pieces.text(symbols)
         same, stream.text = text == stream.text, text
         stream.text_symbols, stream.changed, stream.only_more = len(symbols), False, True
         return [] if same else [Hypothesis(text)]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from stopwav.models.batched_encoder import enlarged
-from stopwav.models.batched_greedy import Hold, NewText, Rows
+from stopwav.models.batched_greedy import Hold, NewText, Rows, Work
 from stopwav.models.best_symbols import best_symbols
 from stopwav.models.search import MAX_SYMBOLS_PER_FRAME, SymbolRate
 from stopwav.models.step_graphs import StepGraphs
@@ -88,6 +88,7 @@ class BatchedBeam:
     ) -> None:
         self._predictor, self._joiner, self._beam = predictor, joiner, beam
         self._rows, self._graphs = rows, graphs
+        self.work = Work()
         self._max_symbols, self._hold = max_symbols, Hold(rate)
         initial = predictor.initial_state[None]
         self._device = initial.device
@@ -140,12 +141,15 @@ class BatchedBeam:
         self._run("load", size)
         for _ in range(frames):
             self._run("begin_frame", size)
+            self.work.scored += count * self._beam
             for level in range(1, self._max_symbols + 1):
                 active = int(self._count)
                 if not active:
                     break
                 if level == self._levels and level < self._max_symbols:
                     self._add_levels()
+                self.work.scored += active
+                self.work.extended += active
                 places = self._graphs.size(active, size * self._beam)
                 self._graphs.run(("extend", places), lambda places=places: self._extend(places))  # type: ignore[misc]
                 self._run("end_texts", size)

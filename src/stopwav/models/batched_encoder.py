@@ -76,8 +76,8 @@ class BatchedFeatures:
 class BatchedEncoder:
     """The encoder's layers over slots.
 
-    Attention has no order, so a slot is a ring of the past and the present segment: what leaves the past is overwritten,
-    and nothing is moved. The frames ahead of a segment have their own places after the ring.
+    Attention has no order, so a slot is a ring of the past and the present segment: what leaves the past is
+    overwritten, and nothing is moved. The frames ahead of a segment have their own places after the ring.
     """
 
     def __init__(self, step: EncoderStep, slots: int) -> None:

@@ -40,6 +40,14 @@ class NewText:
     symbols: list[int]
 
 
+@dataclass
+class Work:
+    """The work that searches did: texts that were scored in a frame, and texts that were extended."""
+
+    scored: int = 0
+    extended: int = 0
+
+
 class Hold:
     """The bonus of `SymbolRate`, on the device and for many texts; nothing without a rate."""
 
@@ -74,6 +82,7 @@ class BatchedGreedy:
     ) -> None:
         self._predictor, self._joiner = predictor, joiner
         self._rows, self._graphs = rows, graphs
+        self.work = Work()
         self._max_symbols, self._hold = max_symbols, Hold(rate)
         initial = predictor.initial_state[None]
         first = torch.full((1,), blank, device=initial.device)
@@ -83,7 +92,7 @@ class BatchedGreedy:
         self._states = state.new_zeros(slots, *state.shape[1:])
         whole = torch.zeros(rows.most + 1, dtype=torch.long, device=initial.device)
         self._lengths = whole.new_zeros(slots)
-        # Of the batch: the next frame of each row, the symbols it took there, and the rows of a round with their symbols.
+        # Of the batch: the next frame of each row and the symbols it took there, and the rows of a round and theirs.
         self._frame, self._taken, self._round, self._symbols = (whole.clone() for _ in range(4))
         self._frames = torch.arange(rows.encodings.shape[1], device=initial.device)
 
@@ -104,14 +113,16 @@ class BatchedGreedy:
             self._graphs.record(("score", count), lambda count=count: self._score(count))  # type: ignore[misc]
             self._graphs.record(("extend", count), lambda count=count: self._extend(count))  # type: ignore[misc]
 
-    def advance(self, count: int, frames: int) -> Iterator[NewText]:  # noqa: ARG002 - all searches are told the frames
-        """Search the encodings of the first rows, and yield the texts that changed."""
+    def advance(self, count: int, frames: int) -> Iterator[NewText]:
+        """Search at most so many frames of the first rows, and yield the texts that changed."""
         self._frame.zero_()
         self._taken.zero_()
         rows = np.arange(count)
         step = "score"
         while len(rows):
             size = self._graphs.size(len(rows), self._rows.most)
+            self.work.scored += len(rows) * frames
+            self.work.extended += len(rows) if step == "extend" else 0
             self._set(self._round, rows, size, self._rows.most)
             function = self._score if step == "score" else self._extend
             self._graphs.run((step, size), lambda size=size, function=function: function(size))  # type: ignore[misc]
