@@ -4,8 +4,8 @@
                                           [--limit 240s] [--max-wait 5] [--stages] [--no-check]
 
 A step advances all streams by 160 ms, from samples on the host to texts on the host. The lag is that of streams whose
-chunks are due at random moments of every 160 ms: a virtual clock runs them in batches, one after the other, each as soon
-as `max_batch` chunks wait or the first one has waited for `max_wait`, and a chunk's lag ends with its batch. The speech
+chunks are due at random moments of every 160 ms: a virtual clock runs them in batches, one after the other, each as
+soon as `max_batch` chunks wait or the first one has waited for `max_wait`, and a chunk's lag ends with its batch. The speech
 is the bundled corpus, every stream at another place of it. The weights are random. A beam of 1 is greedy search. First
 a few streams are checked in float32 on the device: together and alone they must give the same texts.
 """
@@ -138,7 +138,7 @@ def measure_lags(
     heapq.heapify(due)
     now_s, lags_s, begin_s = 0.0, [], time.perf_counter()
     while time.perf_counter() - begin_s < limit_s:
-        ready = []
+        ready: list[tuple[float, int]] = []
         # Wait until the batch is full, or the first chunk of it has waited long enough.
         start_s = max(now_s, due[0][0] + max_wait_s)
         while len(ready) < max_batch and due[0][0] <= start_s:
@@ -200,10 +200,11 @@ def floor_s(engine: EmformerRnnt, streams: int, steps: Steps, device: Device) ->
     rows = shape.segment_frames + shape.ahead_frames
     seen = shape.left_context + rows
     attention = 4 * rows * seen * shape.width * shape.layers
-    per_stream = 2 * rows * weights["transcriber"] + attention
+    per_stream = 2.0 * rows * weights["transcriber"] + attention
     per_stream += 2 * steps.scored * weights["joiner"] + 2 * steps.extended * weights["predictor"]
     batches = -(-streams // batch.most)
-    moved = batches * sum(weights.values()) * size + streams * batch.slot_bytes * (1 + rows / seen)
+    moved = float(batches * sum(weights.values()) * size)
+    moved += streams * batch.slot_bytes * (1 + rows / seen)
     return moved / device.bytes_per_s, streams * per_stream / device.operations_per_s
 
 
@@ -237,9 +238,8 @@ def curve(
     start_s = time.perf_counter()
     batch.prepare(max(counts))
     print(f"\nBeam {beam}; graphs recorded in {time.perf_counter() - start_s:.1f} s. Per step of 160 ms, ms:\n")
-    print(
-        "| streams | P50 | P95 | floor: bytes | floor: operations | P50 / floor | scored | lag P50 | lag P95 | keeps up |"
-    )
+    print("| streams | P50 | P95 | floor: bytes | floor: operations | P50 / floor | scored ", end="")
+    print("| lag P50 | lag P95 | keeps up |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     end_s = time.perf_counter() + chosen.limit_s
     kept, failed = 0, 0

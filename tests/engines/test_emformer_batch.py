@@ -17,6 +17,7 @@ from stopwav.errors import StopwavError
 from stopwav.models.step_graphs import StepGraphs
 from stopwav.speech.audio import load
 from stopwav.speech.corpus import load_corpus
+from stopwav.speech.events import Hypothesis
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CHUNK = 2560
@@ -107,7 +108,7 @@ def test_batches_that_are_filled_up_for_graphs_give_the_same(
     """Without a GPU: a graph is recorded by calling its function over padding, and replayed by calling it again."""
 
     def rehearse(_: StepGraphs, function: Callable[[], object]) -> Callable[[], object]:
-        for _ in range(3):
+        for _repetition in range(3):
             function()
         return function
 
@@ -134,7 +135,7 @@ def test_a_session_goes_on_as_it_began(engine: EmformerRnnt, speech: list[Sample
     for number, push in enumerate([*pushes, None]):
         for which, session in enumerate((first, second)):
             if (number + which) % 2:
-                result = session.finish() if push is None else session.push(push)
+                result: Sequence[Hypothesis] = session.finish() if push is None else session.push(push)
             else:
                 result = engine.advance_all([(session, push)])[0]
             texts[which].append([hypothesis.text for hypothesis in result])

@@ -44,8 +44,12 @@ class Batch:
     def __init__(self, tiny: Network, beam: int, limit: int, graphs: StepGraphs, rate: SymbolRate | None) -> None:
         self.rows, self.graphs = make_rows(STREAMS), graphs
         steps = PredictorStep(tiny.predictor, DenseLinear), JoinerStep(tiny.joiner, DenseLinear)
-        more = (STREAMS + 1, self.rows, graphs, limit, rate)
-        self.search = BatchedBeam(*steps, BLANK, beam, *more) if beam else BatchedGreedy(*steps, BLANK, *more)
+        slots, rows = STREAMS + 1, self.rows
+        self.search: BatchedBeam | BatchedGreedy = (
+            BatchedBeam(*steps, BLANK, beam, slots, rows, graphs, limit, rate)
+            if beam
+            else BatchedGreedy(*steps, BLANK, slots, rows, graphs, limit, rate)
+        )
         self.search.reset(torch.arange(1, STREAMS + 1))
         self.frames = torch.zeros(STREAMS + 1, dtype=torch.long)
         self.texts: list[list[int]] = [[] for _ in range(STREAMS)]
