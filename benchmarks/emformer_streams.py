@@ -5,9 +5,9 @@
 
 A step advances all streams by 160 ms, from samples on the host to texts on the host. The lag is that of streams whose
 chunks are due at random moments of every 160 ms: a virtual clock runs them in batches, one after the other, each as
-soon as `max_batch` chunks wait or the first one has waited for `max_wait`, and a chunk's lag ends with its batch. The speech
-is the bundled corpus, every stream at another place of it. The weights are random. A beam of 1 is greedy search. First
-a few streams are checked in float32 on the device: together and alone they must give the same texts.
+soon as `max_batch` chunks wait or the first one has waited for `max_wait`, and a chunk's lag ends with its batch. The
+speech is the bundled corpus, every stream at another place of it. The weights are random. A beam of 1 is greedy search.
+First a few streams are checked in float32 on the device: together and alone they must give the same texts.
 """
 
 from __future__ import annotations

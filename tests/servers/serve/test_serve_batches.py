@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("prometheus_client")
@@ -20,6 +21,7 @@ from stopwav.servers.serve.background import BackgroundServer
 from stopwav.servers.serve.batcher import Batcher
 from stopwav.servers.serve.failure import StreamFailure
 from stopwav.servers.serve.host import FailedCall, RejectedAudio, StreamHost
+from stopwav.servers.serve.intake import IntakeError, PcmIntake
 
 STREAMS, CHUNKS = 4, 5
 
@@ -77,9 +79,17 @@ def opened_host(streams: int) -> StreamHost:
     return host
 
 
-def test_audio_that_is_not_accepted_is_the_answer_of_its_stream_alone() -> None:
+def test_audio_that_is_not_accepted_is_the_answer_of_its_stream_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     host = opened_host(3)
-    good, garbage, unknown = host.advance_all([(0, floats(0.1)), (1, floats(0.1, np.nan)), (7, floats(0.1))])
+    feed = PcmIntake.feed
+
+    def refuse_long(intake: PcmIntake, data: bytes) -> NDArray[np.float32]:
+        if len(data) > len(floats(0.1)):
+            raise IntakeError("garbage", "not these")
+        return feed(intake, data)
+
+    monkeypatch.setattr(PcmIntake, "feed", refuse_long)
+    good, garbage, unknown = host.advance_all([(0, floats(0.1)), (1, floats(0.2)), (7, floats(0.1))])
     assert isinstance(good, list)
     assert [hypothesis.text for hypothesis in good] == ["w1"]
     assert isinstance(unknown, FailedCall)
