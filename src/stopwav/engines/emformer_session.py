@@ -65,8 +65,7 @@ class EmformerSession:
         That is one that was already, and, with no audio ahead, every one: then the audio itself is mirrored before its
         beginning, not silence, and the first segment is another than all that follow.
         """
-        alone = self._features is not None or self._parts.lead_samples <= LOGMEL_HALF_WINDOW
-        if self._together is None and not alone:
+        if self._together is None and self._features is None and self._parts.lead_samples > LOGMEL_HALF_WINDOW:
             self._together = self._batch().open()
         return self._together
 
