@@ -27,6 +27,7 @@ from stopwav.engines.protocol import Session
 from stopwav.engines.registry import make
 from stopwav.measure.clock import WallClock
 from stopwav.measure.machine import describe
+from stopwav.models.best_symbols import has_kernel
 from stopwav.speech.audio import load
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.stats import nearest_rank
@@ -237,6 +238,8 @@ def curve(
     batch = engine.stream_batch()
     start_s = time.perf_counter()
     batch.prepare(max(counts))
+    kernels = {"attention": batch.has_kernel, "symbols": chosen.device == "cuda" and has_kernel()}
+    print(f"\nTriton kernels: {', '.join(name for name, used in kernels.items() if used) or 'none'}")
     print(f"\nBeam {beam}; graphs recorded in {time.perf_counter() - start_s:.1f} s. Per step of 160 ms, ms:\n")
     print("| streams | P50 | P95 | floor: bytes | floor: operations | P50 / floor | scored ", end="")
     print("| lag P50 | lag P95 | keeps up |")

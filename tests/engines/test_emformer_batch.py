@@ -149,6 +149,21 @@ def test_a_session_is_in_a_batch_once(engine: EmformerRnnt, speech: list[Samples
     assert engine.advance_all([]) == []
 
 
+@pytest.mark.usefixtures("small_emformer")
+def test_sessions_of_another_engine_and_streams_that_ended_are_refused(speech: list[Samples]) -> None:
+    engine, other = (make("emformer-rnnt,streams=2,search=greedy") for _ in range(2))
+    assert isinstance(engine, EmformerRnnt)
+    assert isinstance(other, EmformerRnnt)
+    with pytest.raises(StopwavError, match="of this engine"):
+        engine.advance_all([(other.open(), speech[0][:CHUNK])])
+    session = engine.open()
+    engine.advance_all([(session, speech[0][:CHUNK])])
+    engine.advance_all([(session, None)])
+    # Its slot may be another stream's by now.
+    with pytest.raises(StopwavError, match="has ended"):
+        engine.advance_all([(session, speech[0][:CHUNK])])
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("search", ["search=greedy", "beam=3", "beam=10"])

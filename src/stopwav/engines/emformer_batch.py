@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stopwav.engines.emformer_session import SharedParts
+from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.models.batched_beam import BatchedBeam
 from stopwav.models.batched_encoder import BatchedEncoder, BatchedFeatures
@@ -36,6 +37,7 @@ class SlotStream:
     def __init__(self, slot: int, release: Callable[[int], None]) -> None:
         self.slot = slot
         self.waiting = NO_AUDIO
+        self.ended = False
         self.symbols: list[int] = []
         # Whether symbols changed since the text was made, and whether they did so at the end only.
         self.changed, self.only_more = False, True
@@ -85,6 +87,11 @@ class StreamBatch:
         return self._rows.most
 
     @property
+    def has_kernel(self) -> bool:
+        """Whether attention reads the past of the streams in place, and does not copy it."""
+        return self._encoder.has_kernel
+
+    @property
     def work(self) -> Work:
         """The work that the searches did so far."""
         return self._search.work
@@ -112,6 +119,8 @@ class StreamBatch:
     @torch.inference_mode()
     def advance(self, calls: Sequence[tuple[SlotStream, NDArray[np.float32] | None]]) -> list[list[Hypothesis]]:
         """Push samples to each stream, or finish it for `None`; return the text of each if it changed."""
+        if any(stream.ended for stream, _ in calls):
+            raise StopwavError("the stream has ended: open a new one")
         self._reset_new()
         segments: list[list[tuple[SlotStream, NDArray[np.float32]]]] = [[]]
         for stream, samples in calls:
@@ -184,6 +193,7 @@ class StreamBatch:
             self._frames[: len(rows)] = window[torch.from_numpy(rows).to(self._device)]
             self._step(streams, usable[rows] - shape.ahead_frames)
         for stream in ending:
+            stream.ended = True
             stream.release()
 
     def _step(self, streams: Sequence[SlotStream], new: NDArray[np.int64]) -> None:

@@ -131,7 +131,8 @@ class EmformerRnnt:
 
     def advance_all(self, calls: Sequence[tuple[Session, NDArray[np.float32] | None]]) -> list[Sequence[Hypothesis]]:
         """Advance many streams in one step of the network; those that were advanced alone before stay alone."""
-        sessions = [session for session, _ in calls if isinstance(session, EmformerSession)]
+        parts = self._parts
+        sessions = [each for each, _ in calls if isinstance(each, EmformerSession) and each.parts is parts]
         if len(set(map(id, sessions))) != len(calls):
             raise StopwavError(f"{NAME}: advance_all takes sessions of this engine, each once")
         streams = [session.join() for session in sessions]

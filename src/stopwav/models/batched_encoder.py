@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stopwav.models.features import BANDS, HOP, LOGMEL_FFT_SIZE, LOGMEL_HALF_WINDOW, LogMel
+from stopwav.models.ring_attention import Ring, Step, attend, has_kernel, plan_step
 from stopwav.models.transducer import EncoderStep, LayerStep
 
 # The samples that wait for the next window at the beginning of every segment.
@@ -74,21 +75,17 @@ class BatchedFeatures:
 
 
 class BatchedEncoder:
-    """The encoder's layers over slots.
-
-    Attention has no order, so a slot is a ring of the past and the present segment: what leaves the past is
-    overwritten, and nothing is moved. The frames ahead of a segment have their own places after the ring.
-    """
+    """The encoder's layers over slots; the past of each stream is a ring of keys and values in every layer."""
 
     def __init__(self, step: EncoderStep, slots: int) -> None:
         self._step = step
         self.shape = shape = step.shape
-        self._ring = shape.left_context + shape.segment_frames
-        positions = self._ring + shape.ahead_frames
+        self._ring = Ring(shape.left_context, shape.segment_frames, shape.ahead_frames)
         cache = step.initial_state().cache
-        self._caches = [cache.new_zeros(slots, 2, positions, shape.width) for _ in range(shape.layers)]
+        self._caches = [cache.new_zeros(slots, 2, self._ring.places, shape.width) for _ in range(shape.layers)]
         self.frames = torch.zeros(slots, dtype=torch.long, device=cache.device)
-        self._places = torch.arange(self._ring, device=cache.device)
+        # Without it keys and values of the batch are copied out of their slots in every layer.
+        self.has_kernel = has_kernel(cache.device, cache.dtype, shape.width, shape.heads, self._ring)
 
     def grow(self, slots: int) -> None:
         """Have so many slots."""
@@ -113,36 +110,19 @@ class BatchedEncoder:
         x = self._step.reduce(features.flatten(0, 1)).view(len(slots), -1, shape.width)
         ahead = new[:, None] + torch.arange(shape.ahead_frames, device=x.device)
         copies = x.take_along_dim(ahead[:, :, None], dim=1)
-        x = torch.cat([copies, x[:, : shape.segment_frames]], dim=1)
-        places = torch.cat([self._ring + ahead - new[:, None], self._ring_places(before)], dim=1)
-        bias = self._bias(before, new)
+        x = torch.cat([copies, x[:, : shape.segment_frames]], dim=1).flatten(0, 1)
+        step = plan_step(self._ring, slots, before, new, x.dtype, self.has_kernel)
         for layer, cache in zip(self._step.layers, self._caches, strict=True):
-            x = _layer(layer, x, cache, slots, places, bias)
+            x = self._layer(layer, x, cache, step)
         self.frames[slots] = before + new
-        encodings = self._step.project(x[:, shape.ahead_frames :].flatten(0, 1))
-        return self._step.norm(encodings).view(len(slots), shape.segment_frames, -1)
+        x = x.view(len(slots), -1, shape.width)[:, shape.ahead_frames :]
+        encodings = self._step.norm(self._step.project(x.flatten(0, 1)))
+        return encodings.view(len(slots), shape.segment_frames, -1)
 
-    def _ring_places(self, before: Tensor) -> Tensor:
-        return (before[:, None] + self._places[: self.shape.segment_frames]) % self._ring
-
-    def _bias(self, before: Tensor, new: Tensor) -> Tensor:
-        """Return minus infinity for what a segment must not see: places that are empty, too old, or of no frame."""
-        last = (before + new - 1)[:, None]
-        frame_at = last - (last - self._places) % self._ring
-        hidden = (frame_at < 0) | (frame_at < before[:, None] - self.shape.left_context)
-        bias = torch.zeros(hidden.shape, dtype=self._step.dtype, device=hidden.device).masked_fill(hidden, -torch.inf)
-        return functional.pad(bias, (0, self.shape.ahead_frames))[:, None, None]
-
-
-def _layer(layer: LayerStep, x: Tensor, cache: Tensor, slots: Tensor, places: Tensor, bias: Tensor) -> Tensor:
-    """Return a layer's output for `(streams, frames, width)`, and write its keys and values to the cache."""
-    streams, frames, width = x.shape
-    flat = x.reshape(-1, width)
-    query, key_value = layer.project(layer.norms[0](flat)).split([width, 2 * width], dim=-1)
-    cache[slots[:, None], :, places] = key_value.view(streams, frames, 2, width)
-    keys, values = cache[slots].unflatten(-1, (layer.heads, -1)).transpose(2, 3).unbind(1)
-    query = query.view(streams, frames, layer.heads, -1).transpose(1, 2)
-    attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=bias)
-    flat = layer.out.plus(attended.transpose(1, 2).reshape(-1, width), flat)
-    flat = layer.narrow.plus(layer.widen.gelu(layer.norms[1](flat)), flat)
-    return layer.norms[2](flat).view(streams, frames, width)
+    def _layer(self, layer: LayerStep, x: Tensor, cache: Tensor, step: Step) -> Tensor:
+        """Return a layer's output for `(streams · frames, width)`, and write its keys and values to the cache."""
+        projected = layer.project(layer.norms[0](x)).view(len(step.slots), -1, 3 * x.shape[1])
+        attended = attend(projected, cache, step, self._ring, layer.heads).flatten(0, 1)
+        x = layer.out.plus(attended, x)
+        x = layer.narrow.plus(layer.widen.gelu(layer.norms[1](x)), x)
+        return layer.norms[2](x)
