@@ -18,7 +18,7 @@ from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.models.batched_beam import BatchedBeam
 from stopwav.models.batched_encoder import BatchedEncoder, BatchedFeatures
-from stopwav.models.batched_greedy import BatchedGreedy, NewText, Rows, Work
+from stopwav.models.batched_greedy import BatchedGreedy, NewText, Rows, SearchWork
 from stopwav.models.features import HOP, LOGMEL_HALF_WINDOW
 from stopwav.models.step_graphs import StepGraphs
 from stopwav.speech.events import Hypothesis
@@ -92,7 +92,7 @@ class StreamBatch:
         return self._encoder.has_kernel
 
     @property
-    def work(self) -> Work:
+    def work(self) -> SearchWork:
         """The work that the searches did so far."""
         return self._search.work
 

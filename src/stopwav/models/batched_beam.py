@@ -7,14 +7,15 @@ symbol, by two, and so on. Two records of a stream are the same text if they hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stopwav.models.batched_encoder import enlarged
-from stopwav.models.batched_greedy import Hold, NewText, Rows, Work
+from stopwav.models.batched_greedy import Hold, NewText, Rows, SearchWork
+from stopwav.models.beam_tensors import BeamSizes, BeamSlots
 from stopwav.models.best_symbols import best_symbols
 from stopwav.models.search import MAX_SYMBOLS_PER_FRAME, SymbolRate
 from stopwav.models.step_graphs import StepGraphs
@@ -28,47 +29,6 @@ FIRST_LENGTH = 512
 SUFFIX = 16
 # An odd number whose powers spread over 64 bits.
 HASH_FACTOR = 0x5851F42D4C957F2D
-
-
-@dataclass
-class _Beams:
-    """The beam of each stream, in its slot: `(slots, beam, …)`."""
-
-    scores: Tensor
-    lengths: Tensor
-    hashes: Tensor
-    predictions: Tensor
-    states: Tensor
-    symbols: Tensor
-    # The best text as it was last shown, `(slots, …)`.
-    shown: Tensor
-    shown_lengths: Tensor
-
-
-@dataclass
-class _Records:
-    """The texts of a frame, `(rows + 1, records, …)`; a score of minus infinity is no text."""
-
-    scores: Tensor
-    lengths: Tensor
-    hashes: Tensor
-    # The text of the beam that each grew from, and by what.
-    roots: Tensor
-    grown: Tensor
-    predictions: Tensor
-    states: Tensor
-
-
-@dataclass
-class _Active:
-    """The texts that may grow, `(rows + 1, beam, …)`: from which record, by which symbol, and what may follow."""
-
-    scores: Tensor
-    parents: Tensor
-    symbols: Tensor
-    blank: Tensor
-    next_scores: Tensor
-    next_symbols: Tensor
 
 
 class BatchedBeam:
@@ -88,17 +48,18 @@ class BatchedBeam:
     ) -> None:
         self._predictor, self._joiner, self._beam = predictor, joiner, beam
         self._rows, self._graphs = rows, graphs
-        self.work = Work()
+        self.work = SearchWork()
         self._max_symbols, self._hold = max_symbols, Hold(rate)
         initial = predictor.initial_state[None]
         self._device = initial.device
         first = torch.full((1,), blank, device=self._device)
         prediction, state = predictor(first, initial, predictor.recurrent_gates(initial))
         self._initial = prediction[0].clone(), state[0].clone()
-        self._beams = self._make_beams(slots, FIRST_LENGTH)
+        self._sizes = BeamSizes(beam, rows.most, *self._initial)
+        self._beams = self._sizes.beams(slots, FIRST_LENGTH)
         self._levels = min(FIRST_LEVELS, max_symbols)
-        self._records = self._make_records()
-        self._active = self._make_active()
+        self._records = self._sizes.records(self._levels)
+        self._active = self._sizes.active()
         whole = torch.zeros(1, dtype=torch.long, device=self._device)
         # The frame of the segment, by how many symbols the active texts grew in it, how many there are, and where.
         self._frame, self._level, self._count = whole.clone(), whole.clone(), whole.clone()
@@ -113,7 +74,7 @@ class BatchedBeam:
     def grow(self, slots: int) -> None:
         """Have so many slots."""
         beams = self._beams
-        self._beams = _Beams(*(enlarged(getattr(beams, field.name), slots) for field in fields(beams)))
+        self._beams = BeamSlots(*(enlarged(getattr(beams, field.name), slots) for field in fields(beams)))
 
     def reset(self, slots: Tensor) -> None:
         """Begin new streams in these slots: the empty text, and no other."""
@@ -348,7 +309,7 @@ class BatchedBeam:
         """Let texts grow by more symbols in a frame, keeping the records of this one."""
         before = self._records
         self._levels = min(2 * self._levels, self._max_symbols)
-        self._records = after = self._make_records()
+        self._records = after = self._sizes.records(self._levels)
         count = before.scores.shape[1]
         after.scores.fill_(-torch.inf)
         for field in fields(after):
@@ -360,38 +321,3 @@ class BatchedBeam:
 
     def _new_record_numbers(self) -> Tensor:
         return torch.arange(self._records.scores.shape[1], device=self._device)
-
-    def _make_beams(self, slots: int, length: int) -> _Beams:
-        prediction, state = self._initial
-        whole = torch.zeros(slots, self._beam, dtype=torch.long, device=self._device)
-        return _Beams(
-            scores=whole.float(),
-            lengths=whole,
-            hashes=whole.clone(),
-            predictions=prediction.new_zeros(slots, self._beam, *prediction.shape),
-            states=state.new_zeros(slots, self._beam, *state.shape),
-            symbols=torch.zeros(slots, self._beam, length, dtype=torch.int16, device=self._device),
-            shown=torch.zeros(slots, length, dtype=torch.int16, device=self._device),
-            shown_lengths=whole.new_zeros(slots),
-        )
-
-    def _make_records(self) -> _Records:
-        prediction, state = self._initial
-        rows, count = self._rows.most + 1, (self._levels + 1) * self._beam
-        whole = torch.zeros(rows, count, dtype=torch.long, device=self._device)
-        return _Records(
-            scores=whole.float(),
-            lengths=whole,
-            hashes=whole.clone(),
-            roots=whole.clone(),
-            grown=torch.zeros(rows, count, self._levels, dtype=torch.int16, device=self._device),
-            predictions=prediction.new_zeros(rows, count, *prediction.shape),
-            states=state.new_zeros(rows, count, *state.shape),
-        )
-
-    def _make_active(self) -> _Active:
-        whole = torch.zeros(self._rows.most + 1, self._beam, dtype=torch.long, device=self._device)
-        next_scores = torch.zeros(*whole.shape, self._beam, device=self._device)
-        return _Active(
-            whole.float(), whole, whole.clone(), whole.float(), next_scores, torch.zeros_like(next_scores).long()
-        )

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stopwav.models.features import BANDS, HOP, LOGMEL_FFT_SIZE, LOGMEL_HALF_WINDOW, LogMel
-from stopwav.models.ring_attention import Ring, Step, attend, has_kernel, plan_step
+from stopwav.models.ring_attention import Ring, RingStep, attend, has_kernel, plan_step
 from stopwav.models.transducer import EncoderStep, LayerStep
 
 # The samples that wait for the next window at the beginning of every segment.
@@ -119,7 +119,7 @@ class BatchedEncoder:
         encodings = self._step.norm(self._step.project(x.flatten(0, 1)))
         return encodings.view(len(slots), shape.segment_frames, -1)
 
-    def _layer(self, layer: LayerStep, x: Tensor, cache: Tensor, step: Step) -> Tensor:
+    def _layer(self, layer: LayerStep, x: Tensor, cache: Tensor, step: RingStep) -> Tensor:
         """Return a layer's output for `(streams · frames, width)`, and write its keys and values to the cache."""
         projected = layer.project(layer.norms[0](x)).view(len(step.slots), -1, 3 * x.shape[1])
         attended = attend(projected, cache, step, self._ring, layer.heads).flatten(0, 1)

@@ -41,7 +41,7 @@ class NewText:
 
 
 @dataclass
-class Work:
+class SearchWork:
     """The work that searches did: texts that were scored in a frame, and texts that were extended."""
 
     scored: int = 0
@@ -82,7 +82,7 @@ class BatchedGreedy:
     ) -> None:
         self._predictor, self._joiner = predictor, joiner
         self._rows, self._graphs = rows, graphs
-        self.work = Work()
+        self.work = SearchWork()
         self._max_symbols, self._hold = max_symbols, Hold(rate)
         initial = predictor.initial_state[None]
         first = torch.full((1,), blank, device=initial.device)

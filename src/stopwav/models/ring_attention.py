@@ -37,7 +37,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Step:
+class RingStep:
     """The streams of a step: their slots, their frames before it and in it, and what follows from these."""
 
     slots: Tensor
@@ -49,10 +49,10 @@ class Step:
     bias: Tensor | None = None
 
 
-def plan_step(ring: Ring, slots: Tensor, before: Tensor, new: Tensor, dtype: torch.dtype, kernel: bool) -> Step:
+def plan_step(ring: Ring, slots: Tensor, before: Tensor, new: Tensor, dtype: torch.dtype, kernel: bool) -> RingStep:
     """Return a step, with what PyTorch's attention needs unless the kernel is used."""
     if kernel:
-        return Step(slots, before, new)
+        return RingStep(slots, before, new)
     places = torch.arange(ring.places, device=slots.device)
     own = (before[:, None] + places[: ring.segment]) % ring.size
     ahead = places[ring.size :].expand(len(slots), -1)
@@ -61,10 +61,10 @@ def plan_step(ring: Ring, slots: Tensor, before: Tensor, new: Tensor, dtype: tor
     hidden = (frame_at < 0) | (frame_at < before[:, None] - ring.left)
     bias = torch.zeros(hidden.shape, dtype=dtype, device=slots.device).masked_fill(hidden, -torch.inf)
     bias = functional.pad(bias, (0, ring.ahead))[:, None, None]
-    return Step(slots, before, new, torch.cat([ahead, own], dim=1), bias)
+    return RingStep(slots, before, new, torch.cat([ahead, own], dim=1), bias)
 
 
-def attend(projected: Tensor, cache: Tensor, step: Step, ring: Ring, heads: int) -> Tensor:
+def attend(projected: Tensor, cache: Tensor, step: RingStep, ring: Ring, heads: int) -> Tensor:
     """Return the attended values of `(streams, frames, 3 · width)`: queries, keys and values, frames ahead first.
 
     Keys and values are written to the streams' slots of the cache, `(slots, 2, places, width)`.
