@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+import psutil
+
+from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
@@ -37,6 +40,8 @@ def load(spec: LoadSpec) -> Record:
     fresh processes at the capacity and the level above. Several targets take turns.
     """
     begun_s = time.monotonic()
+    if spec.pid is not None and not psutil.pid_exists(spec.pid):
+        raise StopwavError(f"--pid {spec.pid}: there is no such process; give that of the server, or leave it out")
     with open_record("load", spec, partial(_header, spec)) as record:
         if not is_finished(record, spec):
             budget = open_budget(spec, record, begun_s)
@@ -119,10 +124,12 @@ def _key(turn: Turn) -> tuple[str | int, ...]:
 def _searched(spec: LoadSpec, record: Record) -> list[Turn]:
     """The next level of each target's search."""
     turns = []
+    pieces = level_pieces(record)
     for name, state in target_states(record, spec).items():
         streams = state.next_level(spec)
         if streams is not None:
-            turns.append((name, streams, state.rounds.get(streams, 0) + state.failed.get(streams, 0), False))
+            # Rounds that failed have their numbers too.
+            turns.append((name, streams, len(pieces.get((name, streams, False), ())), False))
     return turns
 
 

@@ -68,7 +68,9 @@ class LoadSpec(BudgetedSpec):
         default=0.0, ge=0
     )
     pid: Annotated[
-        int | None, Option("Process of a server on this machine, whose processor time and memory are watched.")
+        int | None,
+        # Not stored: a server that was started again between a run and its resumption is another process.
+        Option("Process of a server on this machine, whose processor time and memory are watched.", stored=False),
     ] = Field(default=None, gt=0)
     soak_s: Annotated[
         float | None,

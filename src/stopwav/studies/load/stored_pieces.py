@@ -35,6 +35,7 @@ class StoredLevel(StoredFields):
     steady_s: Seconds
     ended_s: Seconds
     prime_s: Seconds = 0.0
+    server_end: str = ""
     processors: StoredList[Seconds | None]
     sessions: StoredList[StoredSession]
     faults: StoredList[dict[str, Any]]
