@@ -27,6 +27,7 @@ from stopwav.studies.load.pairs import CapacityVerdicts
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.study import StudyRun
 
+FAULTY = "Faulty sessions, and how they ended"
 VERDICTS = {"holds": "holds", "fails": "does not hold", "unstable": "unstable", "invalid": "invalid"}
 
 
@@ -103,6 +104,8 @@ def _text(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
     yield _note(spec)
     if reasons := _reasons(levels):
         yield Lines("Sessions that failed", reasons)
+    if faulty := _faulty(levels):
+        yield Lines(FAULTY, faulty)
 
 
 def _page(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -> Iterator[Block]:
@@ -116,6 +119,8 @@ def _page(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
     yield Section("Sessions over time", (Figures((("sessions-*",), ("memory-*",))),))
     if reasons := _reasons(levels):
         yield Section("Sessions that failed", (Lines("", reasons),))
+    if faulty := _faulty(levels):
+        yield Section(FAULTY, (Lines("", faulty),))
 
 
 def _settings(spec: LoadSpec, levels: Sequence[Result]) -> str:
@@ -222,4 +227,13 @@ def _reasons(levels: Sequence[Result]) -> tuple[str, ...]:
         for level in levels
         for warning in level.warnings
         if warning.code.startswith("session-")
+    )
+
+
+def _faulty(levels: Sequence[Result]) -> tuple[str, ...]:
+    endings: list[tuple[str, Any]] = [(level.name, level.params.get("faulty_sessions")) for level in levels]
+    return tuple(
+        f"{name}: " + ", ".join(f"{count} × {ending}" for ending, count in counts.items())
+        for name, counts in endings
+        if counts
     )
