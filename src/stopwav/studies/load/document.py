@@ -61,7 +61,9 @@ def load_finding(target: Result, levels: Sequence[Result], spec: LoadSpec) -> st
         return f"{target.name}: {next(reasons, capacity.note)}"
     name = objective.name or "the objective"
     if capacity.value == 0:
-        return f"{target.name} carries no stream under {name}: {_why_not(own)}"
+        fewest = min((_streams(level) for level in own), default=1)
+        carries = "carries no stream" if fewest == 1 else f"was not seen to carry {fewest} streams or fewer"
+        return f"{target.name} {carries} under {name}: {_why_not(own)}"
     most = counted(int(capacity.value), "stream")
     if capacity.code == "at-least":
         return f"{target.name} carries {most} under {name}, and more were not tried"
@@ -78,11 +80,8 @@ def _why_not(levels: Sequence[Result]) -> str:
     conditions: Any = first.params.get("conditions", {})
     reason = first.params.get("verdict")
     broken = [text for text, side in conditions.items() if side != "below"]
-    return (
-        f"with 1 stream it is {reason}"
-        if reason in ("unstable", "invalid")
-        else f"with 1 stream not {', '.join(broken)}"
-    )
+    at = f"with {counted(_streams(first), 'stream')}"
+    return f"{at} it is {reason}" if reason in ("unstable", "invalid") else f"{at} not {', '.join(broken)}"
 
 
 def _streams(level: Result) -> int:

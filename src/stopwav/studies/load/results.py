@@ -112,7 +112,7 @@ def _level(record: Record, spec: LoadSpec, key: LevelKey, level: LevelTable | No
         params=params,
         status="ok",
         metrics={**level_metrics(level, spec.seed, is_untrained(record, target)), **_over(judgement)},
-        warnings=tuple(_level_warnings(streams, judgement, level)),
+        warnings=tuple(_level_warnings(judgement, level)),
         kind="level",
     )
 
@@ -138,22 +138,24 @@ def _at(streams: int) -> str:
     return f"{streams} stream{'' if streams == 1 else 's'}"
 
 
-def _level_warnings(streams: int, judgement: Judgement, level: LevelTable) -> list[Caution]:
-    at = _at(streams)
+def _level_warnings(judgement: Judgement, level: LevelTable) -> list[Caution]:
     warnings = []
     if judgement.verdict in ("invalid", "unstable"):
-        warnings.append(Caution(judgement.verdict, f"{at}: {judgement.reason}"))
+        warnings.append(Caution(judgement.verdict, judgement.reason))
+    for judged in judgement.conditions:
+        if judged.value is None and level.table and not judged.events:
+            warnings.append(Caution("no-value", f"{judged.condition.text} cannot hold: {judged.note}"))
     for round_ in level.rounds:
         if round_.server_end:
             warnings.append(
-                Caution("server-ended", f"{at}, round {round_.index + 1}: {round_.server_end}; it was started again")
+                Caution("server-ended", f"round {round_.index + 1}: {round_.server_end}; it was started again")
             )
     for reason, messages in by_reason(level.failures).items():
         warnings.append(
-            Caution(f"session-{reason}", f"{at}: {len(messages)} of {level.sessions} sessions, {messages[0]}")
+            Caution(f"session-{reason}", f"{len(messages)} of {level.sessions} sessions, {messages[0]}")
         )
     if level.held_s > HELD_S:
         warnings.append(
-            Caution("held-back", f"{at}: the server did not read for {level.held_s:.1f} s; chunks waited for it")
+            Caution("held-back", f"the server did not read for {level.held_s:.1f} s; chunks waited for it")
         )
     return warnings

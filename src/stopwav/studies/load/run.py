@@ -11,7 +11,7 @@ import psutil
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
-from stopwav.speech.utterance import Utterance
+from stopwav.speech.utterance import Corpus, Utterance
 from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, utterance_from_json
 from stopwav.studies.digests import audio_digests, engine_digests
@@ -58,6 +58,7 @@ def _header(spec: LoadSpec) -> Header:
     inspections = check_engines(spec.targets, streaming=spec.pace == "virtual", servers=True)
     spec.report("checking targets", 1, 1)
     corpus, digest = choose_utterances(spec)
+    _check_transcripts(spec, corpus)
     return make_header(
         "load",
         spec,
@@ -68,6 +69,18 @@ def _header(spec: LoadSpec) -> Header:
             **audio_digests(corpus.utterances, spec.progress),
         },
     )
+
+
+def _check_transcripts(spec: LoadSpec, corpus: Corpus) -> None:
+    """Raise where the objective is about words, and nobody knows which were spoken: no level could ever hold."""
+    if any(utterance.text for utterance in corpus.utterances):
+        return
+    about_words = [condition.text for condition in spec.objective.conditions if condition.needs_transcript]
+    if about_words:
+        raise StopwavError(
+            f"--slo {about_words[0]}: --corpus {spec.corpus} has no transcripts, so words have no latency; add them, or "
+            "limit final_latency_p95, which then counts from the end of the audio"
+        )
 
 
 def _measure(spec: LoadSpec, record: Record, budget: Budget) -> None:
