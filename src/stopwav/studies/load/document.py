@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stopwav.record import Result
@@ -20,13 +20,14 @@ from stopwav.report.document import (
     Source,
     Table,
 )
-from stopwav.report.text import counted, format_bytes, format_interval, format_value, listed, missing
+from stopwav.report.text import counted, format_bytes, format_interval, format_number, format_value, listed, missing
 from stopwav.stats import Estimate
 from stopwav.studies.load.definitions import DEFINITIONS
 from stopwav.studies.load.pairs import CapacityVerdicts
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.study import StudyRun
 
+SOAK = "How it changes while the level is held"
 FAULTY = "Faulty sessions, and how they ended"
 VERDICTS = {"holds": "holds", "fails": "does not hold", "unstable": "unstable", "invalid": "invalid"}
 
@@ -101,6 +102,8 @@ def _text(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
         if own:
             yield _levels(own, spec, target.name if len(targets) > 1 else "")
     yield _note(spec)
+    if slopes := _slopes(spec, levels):
+        yield Lines(SOAK, slopes)
     if reasons := _reasons(levels):
         yield Lines("Sessions that failed", reasons)
     if faulty := _faulty(levels):
@@ -116,6 +119,8 @@ def _page(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
             yield Section(f"The levels of {target.name}", (_levels(own, spec, ""), _note(spec)))
     yield Section("What the wait consists of", (Figures((("waits-*",),)),))
     yield Section("Sessions over time", (Figures((("sessions-*",), ("memory-*",))),))
+    if slopes := _slopes(spec, levels):
+        yield Section(SOAK, (Lines("", slopes),))
     if reasons := _reasons(levels):
         yield Section("Sessions that failed", (Lines("", reasons),))
     if faulty := _faulty(levels):
@@ -181,7 +186,7 @@ def _heading(metric: str) -> str:
     unit = (
         "%"
         if definition.scale == 100
-        else {"s": "s" if definition.scale == 1 else "ms", "B": ""}.get(definition.unit, definition.unit)
+        else {"s": "s" if definition.scale == 1 else "ms", "B": "", "B/s": ""}.get(definition.unit, definition.unit)
     )
     return DEFINITIONS.short_title(metric) + (f", {unit}" if unit else "")
 
@@ -216,6 +221,8 @@ def _cell(result: Result, metric: str, decimals: int | None = None) -> Cell:
         return Cell(missing(estimate), source=source)
     if estimate.unit == "B":
         return Cell(format_bytes(estimate.value), source=source)
+    if estimate.unit == "B/s":
+        return Cell(f"{format_bytes(estimate.value)}/s", source=source)
     shown = (definition.scale, definition.decimals if decimals is None else decimals)
     return Cell(format_interval(estimate, *shown), format_value(estimate, *shown), source)
 
@@ -227,6 +234,29 @@ def _reasons(levels: Sequence[Result]) -> tuple[str, ...]:
         for warning in level.warnings
         if warning.code.startswith("session-")
     )
+
+
+def _slopes(spec: LoadSpec, levels: Sequence[Result]) -> tuple[str, ...]:
+    """Return, for each level that was held, how memory and latency change per hour, with their intervals."""
+    if spec.soak_s is None:
+        return ()
+    per_hour: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+        ("memory_slope", "server memory", lambda value: format_bytes(3600 * value)),
+        ("latency_slope", "latency", lambda value: f"{format_number(3600 * value, 2)} s"),
+    )
+    return tuple(
+        f"{level.name}: {noun} {_change(level.metrics[metric], text)}"
+        for level in levels
+        for metric, noun, text in per_hour
+        if metric in level.metrics
+    )
+
+
+def _change(slope: Estimate, text: Callable[[float], str]) -> str:
+    if slope.value is None or slope.low is None or slope.high is None:
+        return f"unknown: {slope.note}"
+    verb = "rises" if slope.low > 0 else "falls" if slope.high < 0 else "is not shown to change"
+    return f"{verb}: {text(slope.value)} per hour [{text(slope.low)} to {text(slope.high)}]"
 
 
 def _faulty(levels: Sequence[Result]) -> tuple[str, ...]:
