@@ -100,7 +100,7 @@ def _text(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
     for target in targets:
         own = [level for level in levels if level.params["target"] == target.name]
         if own:
-            yield _levels(own, spec, target.name if len(targets) > 1 else "")
+            yield _levels(own, spec, target.name if len(targets) > 1 else "", page=False)
     yield _note(spec)
     if slopes := _slopes(spec, levels):
         yield Lines(SOAK, slopes)
@@ -116,7 +116,7 @@ def _page(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
     for target in targets:
         own = [level for level in levels if level.params["target"] == target.name]
         if own:
-            yield Section(f"The levels of {target.name}", (_levels(own, spec, ""), _note(spec)))
+            yield Section(f"The levels of {target.name}", (_levels(own, spec, "", page=True), _note(spec)))
     yield Section("What the wait consists of", (Figures((("waits-*",),)),))
     yield Section("Sessions over time", (Figures((("sessions-*",), ("memory-*",))),))
     if slopes := _slopes(spec, levels):
@@ -142,7 +142,7 @@ def _served(spec: LoadSpec) -> str:
 
 
 def _note(spec: LoadSpec) -> Note:
-    sure = "sure: by evidence that may be looked at at any time, 97.5 % for each side"
+    sure = "open: not sure yet; what is sure is so by evidence that may be looked at at any time"
     client = (
         "" if spec.pace == "virtual" else "; a level is invalid if this client was late (P99 over 5 ms, or 50 ms once)"
     )
@@ -162,18 +162,26 @@ def _capacities(targets: Sequence[Result]) -> Table:
     return Table((Column("target", "left"), Column("capacity, streams"), Column("", "left", fold=True)), tuple(rows))
 
 
-def _columns(spec: LoadSpec, levels: Sequence[Result]) -> dict[str, str]:
-    """The metrics that the table of levels shows: those of the objective first, by their headings."""
+def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, str]:
+    """The metrics that the table of levels shows, by their headings: what the objective limits first."""
     limited = [condition for condition in spec.objective.conditions if condition.percentile is not None]
-    wanted = [name for condition in limited for name in (condition.metric, condition.over_metric)]
-    wanted += ["word_latency_p50", "word_latency_p95", "final_latency_p50", "wer", "failed", "unfinished"]
-    wanted += ["rtf"] if spec.pace == "virtual" else ["server_cores", "server_bytes"]
+    wanted = [name for item in limited for name in (f"{item.family}_p50", item.metric, item.over_metric)]
+    wanted += ["word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ()), "wer"]
+    # What never happened needs no column.
+    wanted += [name for name in ("failed", "unfinished") if page or any(_is_positive(level, name) for level in levels)]
+    wanted += ["rtf"] if spec.pace == "virtual" else ["server_cores", *(("server_bytes",) if page else ())]
     if spec.soak_s is not None:
         wanted += ["latency_slope", "memory_slope"]
-    known = {name for level in levels for name in level.metrics}
-    shown = [name for name in dict.fromkeys(wanted) if name in known]
-    shown = [name for name in shown if any(_is_said(level.metrics.get(name)) for level in levels)]
-    return {name: _heading(name) for name in shown}
+    shown = [name for name in dict.fromkeys(wanted) if any(_is_said(level.metrics.get(name)) for level in levels)]
+    headings = {name: _heading(name) for name in shown}
+    if len(limited) == 1 and limited[0].over_metric in headings:
+        headings[limited[0].over_metric] = "beyond limit, %"
+    return headings
+
+
+def _is_positive(level: Result, metric: str) -> bool:
+    estimate = level.metrics.get(metric)
+    return estimate is not None and bool(estimate.value)
 
 
 def _is_said(estimate: Estimate | None) -> bool:
@@ -183,20 +191,19 @@ def _is_said(estimate: Estimate | None) -> bool:
 def _heading(metric: str) -> str:
     definition = DEFINITIONS.find(metric)
     assert definition is not None
-    unit = (
-        "%"
-        if definition.scale == 100
-        else {"s": "s" if definition.scale == 1 else "ms", "B": "", "B/s": ""}.get(definition.unit, definition.unit)
-    )
+    if metric == "rtf" or (definition.headline and not definition.percentiles):
+        return definition.headline or "RTF"
+    units = {"s": "s" if definition.scale == 1 else "ms", "B": "", "B/s": ""}
+    unit = "%" if definition.scale == 100 else units.get(definition.unit, definition.unit)
     return DEFINITIONS.short_title(metric) + (f", {unit}" if unit else "")
 
 
-def _levels(levels: Sequence[Result], spec: LoadSpec, title: str) -> Table:
-    columns = _columns(spec, levels)
+def _levels(levels: Sequence[Result], spec: LoadSpec, title: str, *, page: bool) -> Table:
+    columns = _columns(spec, levels, page)
     rows = []
     for level in sorted(levels, key=lambda level: (_streams(level), bool(level.params["faults"]))):
         verdict = str(level.params.get("verdict", level.status))
-        sure = "" if level.params.get("sure") or verdict not in ("holds", "fails") else ", not sure yet"
+        sure = "" if level.params.get("sure") or verdict not in ("holds", "fails") else " (open)"
         name = f"{level.params['streams']}{' + faults' if level.params['faults'] else ''}"
         cells = [
             Cell(name),
