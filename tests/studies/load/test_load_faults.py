@@ -95,9 +95,7 @@ def test_each_kind_is_to_the_server_what_it_says(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_slow_reader_leaves_replies_where_they_are(
-    server: BackgroundServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_reader_leaves_replies_where_they_are(server: BackgroundServer, monkeypatch: pytest.MonkeyPatch) -> None:
     unread, seen = [], []
     close = type(asyncio.run(_connect(server))).close
 
@@ -132,9 +130,7 @@ def test_a_client_that_cannot_misbehave_says_so(server: BackgroundServer) -> Non
     assert ended["ended"] == "not possible: TypeError"
 
 
-def test_the_row_with_faults_stands_beside_the_row_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_row_with_faults_stands_beside_the_row_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 2.0)
     monkeypatch.setattr(short_levels.plan, "PATIENCE_S", 1.0)
     pids = []

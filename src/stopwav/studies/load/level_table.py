@@ -145,10 +145,21 @@ class _LevelBuilder:
         looks = tuple(tuple(look) for look in data["looks"])
         processors = tuple(share for share in data["processors"] if share is not None)
         energy = data.get("energy") or {"joules": {}, "window_s": 0.0, "note": "not measured in virtual time"}
-        metered = dict(energy["joules"]), float(energy["window_s"]), str(energy["note"])
-        times_s = data["ramp_s"], data["steady_s"]
-        end = str(data.get("server_end", ""))
-        self.rounds.append(LevelRound(index, processors, looks, *times_s, *metered, faults, tuple(outside), end))
+        self.rounds.append(
+            LevelRound(
+                index,
+                processors,
+                looks,
+                ramp_s=data["ramp_s"],
+                steady_s=data["steady_s"],
+                joules=dict(energy["joules"]),
+                window_s=float(energy["window_s"]),
+                energy_note=str(energy["note"]),
+                faults=faults,
+                failed_outside=tuple(outside),
+                server_end=str(data.get("server_end", "")),
+            )
+        )
         for session in data["sessions"]:
             if session["part"] == "steady":
                 self._add_session(index, session, positions[session["utterance"]])

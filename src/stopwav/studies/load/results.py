@@ -151,11 +151,7 @@ def _level_warnings(judgement: Judgement, level: LevelTable) -> list[Caution]:
                 Caution("server-ended", f"round {round_.index + 1}: {round_.server_end}; it was started again")
             )
     for reason, messages in by_reason(level.failures).items():
-        warnings.append(
-            Caution(f"session-{reason}", f"{len(messages)} of {level.sessions} sessions, {messages[0]}")
-        )
+        warnings.append(Caution(f"session-{reason}", f"{len(messages)} of {level.sessions} sessions, {messages[0]}"))
     if level.held_s > HELD_S:
-        warnings.append(
-            Caution("held-back", f"the server did not read for {level.held_s:.1f} s; chunks waited for it")
-        )
+        warnings.append(Caution("held-back", f"the server did not read for {level.held_s:.1f} s; chunks waited for it"))
     return warnings

@@ -78,8 +78,8 @@ def _check_transcripts(spec: LoadSpec, corpus: Corpus) -> None:
     about_words = [condition.text for condition in spec.objective.conditions if condition.needs_transcript]
     if about_words:
         raise StopwavError(
-            f"--slo {about_words[0]}: --corpus {spec.corpus} has no transcripts, so words have no latency; add them, or "
-            "limit final_latency_p95, which then counts from the end of the audio"
+            f"--slo {about_words[0]}: --corpus {spec.corpus} has no transcripts, so words have no latency; add them, "
+            "or limit final_latency_p95, which then counts from the end of the audio"
         )
 
 
