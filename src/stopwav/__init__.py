@@ -30,7 +30,7 @@ from stopwav.measure.rounds import Measurement, Race, Round, measure, race
 from stopwav.measure.stages import stage
 
 if TYPE_CHECKING:
-    from stopwav.engines.protocol import Engine, EngineInfo, Knob, Session, StreamingEngine
+    from stopwav.engines.protocol import BatchingEngine, Engine, EngineInfo, Knob, Session, StreamingEngine
     from stopwav.measure.training_step import TrainingBatch
     from stopwav.profiling.analysis import TraceAnalysis, analyse
     from stopwav.profiling.calls import profile, profiles
@@ -67,6 +67,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Audio": "stopwav.speech.audio",
     "BackgroundServer": "stopwav.servers.serve.background",
+    "BatchingEngine": "stopwav.engines.protocol",
     "Card": "stopwav.studies.compare.card",
     "Engine": "stopwav.engines.protocol",
     "Estimate": "stopwav.stats",
@@ -115,6 +116,7 @@ __all__ = [
     "REPORT",
     "Audio",
     "BackgroundServer",
+    "BatchingEngine",
     "Card",
     "Caution",
     "Engine",

@@ -10,7 +10,9 @@ from stopwav.cli.options import Json
 from stopwav.servers.serve.options import (
     DEFAULT_DRAIN_LIMIT_S,
     DEFAULT_IDLE_LIMIT_S,
+    DEFAULT_MAX_BATCH,
     DEFAULT_MAX_STREAMS,
+    DEFAULT_MAX_WAIT_MS,
     DEFAULT_PORT,
     PROTOCOLS,
 )
@@ -48,6 +50,13 @@ def serve(
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="End with standard input too, so with the parent process.")
     ] = False,
+    max_batch: Annotated[
+        int,
+        typer.Option(help="Streams advanced in one call, by engines that can: at most so many; 1 for each on its own."),
+    ] = DEFAULT_MAX_BATCH,
+    max_wait: Annotated[
+        float, typer.Option(metavar="MS", help="How long the first chunk of a batch waits for others.")
+    ] = DEFAULT_MAX_WAIT_MS,
     json: Json = False,
 ) -> None:
     """Put an engine behind the protocols of Vosk, Deepgram, OpenAI and sherpa-onnx, all on one port."""
@@ -56,7 +65,7 @@ def serve(
     check_packages()
     options = ServeOptions(
         engine, parse_protocols(protocol or ()), host, port, workers, max_streams, token, idle_limit, drain_limit,
-        until_eof,
+        until_eof, max_batch, max_wait,
     )  # fmt: skip
     from stopwav.servers.serve.server import serve as run_server
 

@@ -12,18 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from stopwav.engines.emformer_batch import StreamBatch
 from stopwav.engines.emformer_session import EmformerSession, SharedParts, lead_samples
-from stopwav.engines.protocol import EngineInfo, Knob
+from stopwav.engines.protocol import EngineInfo, Knob, Session
 from stopwav.engines.tokenizer import WordPieces
 from stopwav.engines.toolkit import check_choice, check_whole_number
 from stopwav.errors import StopwavError
+from stopwav.models.batched_beam import BatchedBeam
+from stopwav.models.batched_greedy import BatchedGreedy, Rows
 from stopwav.models.checkpoint import Linear, disable_amx_in_vm, fastest_linear, load_statistics, load_weights
 from stopwav.models.emformer import EmformerShape
 from stopwav.models.features import HOP, SAMPLE_RATE_HZ, LogMel, Statistics
 from stopwav.models.search import BeamSearch, GreedySearch, Scorer, SymbolRate
+from stopwav.models.step_graphs import StepGraphs
 from stopwav.models.transducer import (
     CUTOFF_SYMBOLS_PER_S,
     SYMBOLS,
@@ -36,11 +42,16 @@ from stopwav.models.transducer import (
 )
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import bundled_corpus
+from stopwav.speech.events import Hypothesis
 
 NAME = "emformer-rnnt"
 PRECISIONS = ("float32", "float16", "bfloat16", "int8")
 # The speech by which random weights normalise their features and calibrate their blank: about 10 s.
 CALIBRATION_UTTERANCES = 2
+# Streams advanced together that there is room for at first, and how many are in one step at most, by device and
+# whether the search is greedy: on a GPU larger steps are hardly faster per stream, and take memory.
+FIRST_STREAMS = 64
+MOST_TOGETHER = {("cpu", True): 64, ("cpu", False): 32, ("cuda", True): 4096, ("cuda", False): 2048}
 # Settings to try: half of the beam that the published analysis used, and the narrowest one.
 NARROWER_BEAMS = (5, 1)
 COMPILERS = ("c++", "g++", "clang++")
@@ -64,9 +75,11 @@ class EmformerRnnt:
         compile: bool = False,
         graphs: bool | None = None,
         seed: int = 0,
+        streams: int = FIRST_STREAMS,
     ) -> None:
         _check_files(source, tokenizer, stats)
         _check_numbers(beam, search, segment, right_context)
+        check_whole_number(NAME, "streams", streams, 1)
         _check_devices(device, features, dtype, graphs)
         if device == "cpu":
             disable_amx_in_vm()
@@ -86,6 +99,8 @@ class EmformerRnnt:
         graphs = device == "cuda" if graphs is None else graphs
         with torch.inference_mode():
             kind = fastest_linear(torch.device(device), dtype, compile)
+            self._kind, self._streams, self._graphs = kind, streams, graphs
+            self._batch: StreamBatch | None = None
             self._scorer = _make_scorer(self._model, kind, self._beam, graphs)
             encoder = EncoderStep(self._model.transcriber, kind, graphs, compile)
         self.network = self._model
@@ -112,7 +127,36 @@ class EmformerRnnt:
 
     def open(self) -> EmformerSession:
         """Return a new stream."""
-        return EmformerSession(self._parts, self._new_search(self._scorer))
+        return EmformerSession(self._parts, self._new_search(self._scorer), self.stream_batch)
+
+    def advance_all(self, calls: Sequence[tuple[Session, NDArray[np.float32] | None]]) -> list[Sequence[Hypothesis]]:
+        """Advance many streams in one step of the network; those that were advanced alone before stay alone."""
+        parts = self._parts
+        sessions = [each for each, _ in calls if isinstance(each, EmformerSession) and each.parts is parts]
+        if len(set(map(id, sessions))) != len(calls):
+            raise StopwavError(f"{NAME}: advance_all takes sessions of this engine, each once")
+        streams = [session.join() for session in sessions]
+        pairs = zip(streams, calls, strict=True)
+        together = [(stream, samples) for stream, (_, samples) in pairs if stream is not None]
+        results = iter(self.stream_batch().advance(together) if together else ())
+        return [
+            next(results) if stream is not None else session.finish() if samples is None else session.push(samples)
+            for stream, (session, samples) in zip(streams, calls, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def stream_batch(self) -> StreamBatch:
+        """Return the streams that are advanced together; their tensors are made when they are first needed."""
+        if self._batch is None:
+            most = MOST_TOGETHER[self._parts.device.type, self._greedy]
+            self._batch = StreamBatch(self._parts, self._batched_search, self._streams, most, self._graphs)
+        return self._batch
+
+    def _batched_search(self, slots: int, rows: Rows, graphs: StepGraphs) -> BatchedGreedy | BatchedBeam:
+        predictor, joiner = PredictorStep(self._model.predictor, self._kind), JoinerStep(self._model.joiner, self._kind)
+        if self._greedy:
+            return BatchedGreedy(predictor, joiner, self._blank, slots, rows, graphs, rate=self._symbol_rate)
+        return BatchedBeam(predictor, joiner, self._blank, self._beam, slots, rows, graphs, rate=self._symbol_rate)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
         """Return the text of each utterance; the encoder processes a whole batch, the search one after the other."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +18,9 @@ from stopwav.models.features import HOP, LOGMEL_HALF_WINDOW, LogMel, LogMelStrea
 from stopwav.models.search import BeamSearch, GreedySearch
 from stopwav.models.transducer import EncoderStep
 from stopwav.speech.events import Hypothesis
+
+if TYPE_CHECKING:
+    from stopwav.engines.emformer_batch import SlotStream, StreamBatch
 
 
 @dataclass(frozen=True)
@@ -45,38 +50,69 @@ def lead_samples(shape: EmformerShape) -> int:
 class EmformerSession:
     """A stream: features and encodings carry over from push to push, and each frame is computed once."""
 
-    def __init__(self, parts: SharedParts, search: BeamSearch | GreedySearch) -> None:
-        self._parts = parts
+    def __init__(self, parts: SharedParts, search: BeamSearch | GreedySearch, batch: Callable[[], StreamBatch]) -> None:
+        self.parts = parts
         self._search = search
-        self._features = LogMelStream(parts.features)
-        self._state = parts.encoder.initial_state()
+        self._batch = batch
         self._shown = ""
-        with torch.inference_mode():
-            frames = self._features.push(parts.features.window.new_zeros(parts.lead_samples))
-            self._frames = frames.to(parts.device, parts.encoder.dtype)
+        # Made when they are first needed: streams that are advanced together never do.
+        self._features: LogMelStream | None = None
+        self._together: SlotStream | None = None
 
-    @torch.inference_mode()
+    def join(self) -> SlotStream | None:
+        """Return the stream among those that are advanced together; None if this one is advanced alone.
+
+        That is one that was already, and, with no audio ahead, every one: then the audio itself is mirrored before its
+        beginning, not silence, and the first segment is another than all that follow.
+        """
+        if self._together is None and self._features is None and self.parts.lead_samples > LOGMEL_HALF_WINDOW:
+            self._together = self._batch().open()
+        return self._together
+
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
         """Return the text if this audio changed it."""
+        if self._together is not None:
+            return self._batch().advance([(self._together, samples)])[0]
+        return self._push(samples)
+
+    def finish(self) -> list[Hypothesis]:
+        """Return the final text; the last frames see silence ahead of them."""
+        if self._together is not None:
+            return self._batch().advance([(self._together, None)])[0]
+        return self._finish()
+
+    def _begin(self) -> LogMelStream:
+        """Return the features, which make the state of the stream when they are first needed."""
+        if self._features is None:
+            parts = self.parts
+            self._features = LogMelStream(parts.features)
+            self._state = parts.encoder.initial_state()
+            frames = self._features.push(parts.features.window.new_zeros(parts.lead_samples))
+            self._frames = frames.to(parts.device, parts.encoder.dtype)
+        return self._features
+
+    @torch.inference_mode()
+    def _push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
+        features = self._begin()
         audio = torch.from_numpy(samples)
-        device = self._parts.features.window.device
+        device = self.parts.features.window.device
         if device.type != "cpu":
             with stage("copy"):
                 audio = audio.to(device)
                 self._synchronize()
         with stage("features"):
-            frames = self._features.push(audio)
+            frames = features.push(audio)
             self._synchronize()
         self._append(frames)
-        self._advance(self._parts.encoder.shape.segment)
+        self._advance(self.parts.encoder.shape.segment)
         return self._changed_text()
 
     @torch.inference_mode()
-    def finish(self) -> list[Hypothesis]:
-        """Return the final text; the last frames see silence ahead of them."""
-        shape = self._parts.encoder.shape
+    def _finish(self) -> list[Hypothesis]:
+        features = self._begin()
+        shape = self.parts.encoder.shape
         with stage("features"):
-            frames = self._features.finish()
+            frames = features.finish()
             frames = torch.cat([frames, frames.new_zeros(shape.right_context, shape.bands)])
             self._synchronize()
         self._append(frames)
@@ -85,19 +121,19 @@ class EmformerSession:
         return self._changed_text()
 
     def _append(self, frames: Tensor) -> None:
-        if frames.device != self._parts.device:
+        if frames.device != self.parts.device:
             with stage("copy"):
-                frames = frames.to(self._parts.device)
+                frames = frames.to(self.parts.device)
                 self._synchronize()
-        self._frames = torch.cat([self._frames, frames.to(self._parts.encoder.dtype)])
+        self._frames = torch.cat([self._frames, frames.to(self.parts.encoder.dtype)])
 
     def _advance(self, min_frames: int) -> None:
         """Encode and search segment by segment while there are so many frames and those ahead of them."""
-        shape = self._parts.encoder.shape
+        shape = self.parts.encoder.shape
         while len(self._frames) >= min_frames + shape.right_context:
             with stage("inference"):
                 with stage("encoder"):
-                    encodings = self._parts.encoder(self._frames[: shape.segment + shape.right_context], self._state)
+                    encodings = self.parts.encoder(self._frames[: shape.segment + shape.right_context], self._state)
                     self._frames = self._frames[shape.segment :]
                     self._synchronize()
                 with stage("search"):
@@ -105,7 +141,7 @@ class EmformerSession:
 
     def _changed_text(self) -> list[Hypothesis]:
         with stage("post"):
-            text = self._parts.pieces.text(self._search.best())
+            text = self.parts.pieces.text(self._search.best())
         if text == self._shown:
             return []
         self._shown = text
@@ -113,5 +149,5 @@ class EmformerSession:
 
     def _synchronize(self) -> None:
         """Wait for the device at the end of a stage, so that each stage has its own work and no other's."""
-        if self._parts.device.type == "cuda":
-            torch.cuda.synchronize(self._parts.device)
+        if self.parts.device.type == "cuda":
+            torch.cuda.synchronize(self.parts.device)

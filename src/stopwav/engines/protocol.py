@@ -199,3 +199,15 @@ class StreamingEngine(Protocol):
     def open(self) -> Session:
         """Return a new stream, independent of all others."""
         ...
+
+
+@runtime_checkable
+class BatchingEngine(StreamingEngine, Protocol):
+    """A streaming recogniser that advances many of its streams in one call, faster than one after the other."""
+
+    def advance_all(self, calls: Sequence[tuple[Session, NDArray[np.float32] | None]]) -> list[Sequence[Hypothesis]]:
+        """Push samples to each session, or finish it where there are none; return the hypotheses of each call.
+
+        They are those of `push` and `finish`, one session after the other. A session occurs at most once.
+        """
+        ...

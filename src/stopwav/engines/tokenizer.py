@@ -32,6 +32,13 @@ class WordPieces:
             return " ".join(f"piece{symbol}" for symbol in symbols)
         return str(self._model.decode(list(symbols)))
 
+    def extended(self, text: str, symbols: Sequence[int], known: int) -> str:
+        """Return the text of symbols, of which the first `known` are the given text; numbers need not be read again."""
+        if self._model is not None:
+            return self.text(symbols)
+        more = self.text(symbols[known:])
+        return f"{text} {more}" if text and more else text or more
+
 
 class TokenList:
     """The tokens of an ESPnet model: a text file with one token per line, or a SentencePiece model."""

@@ -209,10 +209,10 @@ class EncoderStep:
         self, encoder: EmformerEncoder, kind: type[Linear], graphs: bool = False, compiled: bool = False
     ) -> None:
         self.shape = encoder.shape
-        self._reduce = fuse(kind, encoder.input_linear)
-        self._layers = [LayerStep(layer, kind) for layer in encoder.transformer.layers]
-        self._project = fuse(kind, encoder.output_linear)
-        self._norm = encoder.layer_norm
+        self.reduce = fuse(kind, encoder.input_linear)
+        self.layers = [LayerStep(layer, kind) for layer in encoder.transformer.layers]
+        self.project = fuse(kind, encoder.output_linear)
+        self.norm = encoder.layer_norm
         # New tensors get its device and precision.
         self._weight = encoder.layer_norm.weight.detach()
         self.dtype = self._weight.dtype
@@ -253,16 +253,16 @@ class EncoderStep:
         shape = self.shape
         left, ahead = shape.left_context, shape.ahead_frames
         usable = len(features) // shape.stride * shape.stride
-        x = self._reduce(features[:usable]).reshape(-1, shape.width)
+        x = self.reduce(features[:usable]).reshape(-1, shape.width)
         new = len(x) - ahead
         x = torch.cat([x[new:], x[:new]])
         bias = self._bias(frames, len(x))
-        for layer, layer_cache in zip(self._layers, cache, strict=True):
+        for layer, layer_cache in zip(self.layers, cache, strict=True):
             x = layer(x, layer_cache, left, bias)
         positions = (frames + torch.arange(new, device=frames.device)) % left
         cache.index_copy_(2, positions, cache[:, :, left + ahead : left + ahead + new])
         frames += new
-        return self._norm(self._project(x[ahead:]))
+        return self.norm(self.project(x[ahead:]))
 
     def _bias(self, frames: Tensor, current: int) -> Tensor:
         """Return what is added to attention scores: minus infinity for positions of the ring that are still empty."""

@@ -70,3 +70,25 @@ class Refuses:
 
     def __init__(self) -> None:
         raise RuntimeError("no model here")
+
+
+class Batching(Counting):
+    """The same engine, which advances many streams in one call; a final text says how many were in it at most."""
+
+    def open(self) -> "BatchedSession":
+        return BatchedSession(self.delay_s)
+
+    def advance_all(
+        self, calls: Sequence[tuple["BatchedSession", NDArray[np.float32] | None]]
+    ) -> list[list[Hypothesis]]:
+        assert len({id(session) for session, _ in calls}) == len(calls)
+        for session, _ in calls:
+            session.largest = max(session.largest, len(calls))
+        return [session.finish() if samples is None else session.push(samples) for session, samples in calls]
+
+
+class BatchedSession(CountingSession):
+    largest = 0
+
+    def finish(self) -> list[Hypothesis]:
+        return [Hypothesis(f"{words(self.heard)} batch{self.largest}")]

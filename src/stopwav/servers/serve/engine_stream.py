@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from stopwav.servers.serve.failure import StreamFailure
@@ -41,14 +41,14 @@ class EngineStream:
         size = int(LONGEST_PIECE_S * rate_hz) * SAMPLE_BYTES[sample_format]
         hypotheses: list[Hypothesis] = []
         for begin in range(0, len(data), size):
-            hypotheses += await self._call("push", data[begin : begin + size])
+            hypotheses += await self._advance(data[begin : begin + size], PIECE_LIMIT_S)
         return hypotheses
 
     async def finish(self) -> Sequence[Hypothesis]:
         """Return the hypotheses of the end of the audio. The stream may begin again after it."""
         if not self.opened:
             return [Hypothesis("")]
-        hypotheses: Sequence[Hypothesis] = await self._call("finish", time_limit_s=WHOLE_LIMIT_S)
+        hypotheses: Sequence[Hypothesis] = await self._advance(None, WHOLE_LIMIT_S)
         self.opened = False
         return hypotheses
 
@@ -68,12 +68,16 @@ class EngineStream:
         self.opened = False
         return text
 
+    async def _advance(self, data: bytes | None, time_limit_s: float) -> Any:
+        return await self._wait_for(self._worker.advance(self._number, data, time_limit_s))
+
     async def _call(self, method: str, *arguments: object, time_limit_s: float = PIECE_LIMIT_S) -> Any:
-        """Ask the worker; the end of the stream is noticed also while it works."""
+        return await self._wait_for(self._worker.call(method, self._number, *arguments, time_limit_s=time_limit_s))
+
+    async def _wait_for(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for the worker; the end of the stream is noticed also while it works."""
         self.opened = True
-        call = asyncio.ensure_future(
-            self._worker.call(method, self._number, *arguments, time_limit_s=time_limit_s),
-        )
+        call = asyncio.ensure_future(work)
         try:
             await asyncio.wait({call, self.ended}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stopwav.engines.protocol import Engine, EngineInfo, Session, StreamingEngine
+from stopwav.engines.protocol import BatchingEngine, Engine, EngineInfo, Session, StreamingEngine
 from stopwav.engines.registry import make
 from stopwav.errors import StopwavError
 from stopwav.servers.serve.intake import LONGEST_AUDIO_S, IntakeError, PcmIntake, SampleFormat, decode_file, too_long
@@ -30,6 +30,8 @@ class EngineFacts:
     # Whether it takes audio chunk by chunk, and whether it takes whole utterances.
     streaming: bool
     offline: bool
+    # Whether it advances many streams in one call.
+    batching: bool
     pid: int
 
 
@@ -39,6 +41,18 @@ class RejectedAudio:
 
     reason: Literal["garbage", "too-large"]
     message: str
+
+
+@dataclass(frozen=True)
+class FailedCall:
+    """The answer to a call that failed in a batch, whose other calls may have succeeded."""
+
+    message: str
+
+
+Answer = list[Hypothesis] | RejectedAudio | FailedCall
+# The position of a call in its batch, its session, and its samples.
+_Call = tuple[int, Session, NDArray[np.float32] | None]
 
 
 @dataclass
@@ -88,7 +102,8 @@ class StreamHost:
     def describe(self) -> EngineFacts:
         """Return what the server has to know of the engine."""
         streaming, offline = isinstance(self._engine, StreamingEngine), isinstance(self._engine, Engine)
-        return EngineFacts(self._engine.info, streaming, offline, os.getpid())
+        batching = isinstance(self._engine, BatchingEngine) and not self._one_stream
+        return EngineFacts(self._engine.info, streaming, offline, batching, os.getpid())
 
     def open(self, number: int, sample_format: SampleFormat, rate_hz: int) -> None:
         """Begin a stream of samples in this format."""
@@ -103,6 +118,59 @@ class StreamHost:
             return self._push(stream, stream.intake.feed(data))
         except IntakeError as error:
             return RejectedAudio(error.reason, str(error))
+
+    def advance_all(self, calls: Sequence[tuple[int, bytes | None]]) -> list[Answer]:
+        """Push audio to each of these streams, or finish it for None, in two calls of the engine at most.
+
+        Audio that is not accepted is the answer of its stream alone; an error of the engine is that of all.
+        """
+        answers: list[Answer] = [[] for _ in calls]
+        pushes: list[_Call] = []
+        for at, (number, data) in enumerate(calls):
+            samples = self._hear(number, data)
+            if isinstance(samples, RejectedAudio | FailedCall):
+                answers[at] = samples
+            elif len(samples):  # engines need not know what to do with nothing
+                pushes.append((at, self._session(self._streams[number]), samples))
+        self._call_engine(answers, pushes)
+        ends: list[_Call] = []
+        for at, (number, data) in enumerate(calls):
+            if data is None and isinstance(answers[at], list):
+                session = self._streams[number].session
+                if session is None:
+                    answers[at] = [Hypothesis("")]
+                else:
+                    ends.append((at, session, None))
+        self._call_engine(answers, ends)
+        for number, data in calls:
+            if data is None:
+                self.drop(number)
+        return answers
+
+    def _hear(self, number: int, data: bytes | None) -> NDArray[np.float32] | RejectedAudio | FailedCall:
+        """The samples of a chunk of a stream, or the rest of them at its end."""
+        stream = self._streams.get(number)
+        if stream is None or stream.intake is None:
+            return FailedCall("the stream is not open")
+        try:
+            return stream.intake.end() if data is None else stream.intake.feed(data)
+        except IntakeError as error:
+            return RejectedAudio(error.reason, str(error))
+
+    def _call_engine(self, answers: list[Answer], calls: list[_Call]) -> None:
+        """Advance sessions together, and add the hypotheses of each to its answer."""
+        if not calls:
+            return
+        try:
+            results = self._engine.advance_all([(session, samples) for _, session, samples in calls])
+        except Exception as error:
+            # Which session it was is not known, nor how far the others came.
+            for at, _, _ in calls:
+                answers[at] = FailedCall(f"{type(error).__name__}: {error}")
+            return
+        for (at, _, _), result in zip(calls, results, strict=True):
+            before = answers[at]
+            answers[at] = [*(before if isinstance(before, list) else ()), *result]
 
     def finish(self, number: int) -> list[Hypothesis]:
         """Return the hypotheses that the end of the audio made visible, and forget the stream."""
@@ -153,10 +221,14 @@ class StreamHost:
     def _push(self, stream: _Stream, samples: NDArray[np.float32]) -> list[Hypothesis]:
         if len(samples) == 0:  # engines need not know what to do with nothing
             return []
+        return list(self._session(stream).push(samples))
+
+    def _session(self, stream: _Stream) -> Session:
+        """The session of a stream, which begins with its first samples."""
         if stream.session is None:
             engine = self._lend(stream)
             stream.session = engine.open() if isinstance(engine, StreamingEngine) else _Collected(engine)
-        return list(stream.session.push(samples))
+        return stream.session
 
     def _lend(self, stream: _Stream) -> Any:
         """The engine of a stream: the one of all, or where that takes one stream only, one that is free or new."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.measure.process import Outcome
+from stopwav.servers.serve.batcher import Batches
 from stopwav.servers.serve.engine_stream import EngineStream
 from stopwav.servers.serve.failure import StreamFailure, StreamRefused
 from stopwav.servers.serve.host import EngineFacts
@@ -23,12 +24,18 @@ class WorkerPool:
     """The workers and the open streams of each."""
 
     def __init__(
-        self, engine: str, workers: int, max_streams: int, on_restart: Callable[[], None], report: Callable[[str], None]
+        self,
+        engine: str,
+        workers: int,
+        max_streams: int,
+        on_restart: Callable[[], None],
+        report: Callable[[str], None],
+        batches: Batches | None = None,
     ) -> None:
         self._max_streams = max_streams
         self._on_restart, self._report = on_restart, report
         self._streams: dict[EngineWorker, dict[int, EngineStream]] = {
-            EngineWorker(engine, self._on_death): {} for _ in range(workers)
+            EngineWorker(engine, self._on_death, batches): {} for _ in range(workers)
         }
         self._numbers = itertools.count(1)
         self._background: set[asyncio.Task[None]] = set()

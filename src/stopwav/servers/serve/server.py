@@ -85,6 +85,7 @@ def _ignore(_: object) -> None:
 
 
 async def _serve(options: ServeOptions, on_ready: Callable[[ReadyServer], None], report: Callable[[str], None]) -> None:
+    from stopwav.servers.serve.batcher import Batches
     from stopwav.servers.serve.metrics import ServeMetrics
     from stopwav.servers.serve.pool import WorkerPool
 
@@ -96,7 +97,8 @@ async def _serve(options: ServeOptions, on_ready: Callable[[ReadyServer], None],
     # Before the engine is loaded, which can take minutes: a port that is in use is known at once.
     with _listen(options.host, options.port) as listener:
         metrics = ServeMetrics()
-        pool = WorkerPool(options.engine, options.workers, options.max_streams, metrics.restart, report)
+        batches = Batches(options.max_batch, options.max_wait_ms / 1e3)
+        pool = WorkerPool(options.engine, options.workers, options.max_streams, metrics.restart, report, batches)
         metrics.watch(lambda: pool.open_streams, lambda: pool.workers_up)
         try:
             facts = await _until(ending.asked, asyncio.ensure_future(pool.start()))

@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.servers.serve.batcher import Batcher, Batches
 from stopwav.servers.serve.failure import StreamEnd, StreamFailure
 from stopwav.servers.serve.host import EngineFacts, RejectedAudio, StreamHost
 
 # Models of gigabytes from a slow disk take minutes.
 LOAD_LIMIT_S = 600.0
+# A batch that takes this long is no longer work: the engine hangs.
+BATCH_LIMIT_S = 60.0
 
 
 class EngineWorker:
     """One process with the engine. Its calls run one after the other, in the order in which they were asked."""
 
-    def __init__(self, engine: str, on_death: Callable[[EngineWorker, Outcome], None]) -> None:
-        self._engine, self._on_death = engine, on_death
+    def __init__(
+        self, engine: str, on_death: Callable[[EngineWorker, Outcome], None], batches: Batches | None = None
+    ) -> None:
+        self._engine, self._on_death, self._batches = engine, on_death, batches or Batches()
+        self._batcher: Batcher | None = None
         # The kernel ends the process with the thread that started it, so the thread lives as long as the worker.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwav-worker")
         self._process: FreshProcess | None = None
@@ -38,6 +44,7 @@ class EngineWorker:
             self._process.close()
             raise _failure(outcome)
         facts: EngineFacts = outcome.value
+        self._batcher = self._make_batcher() if facts.batching and self._batches.most > 1 else None
         self.up = True
         self._watch(facts.pid)
         return facts
@@ -55,6 +62,21 @@ class EngineWorker:
         if outcome.status != "error" and process is self._process:
             self._bury(outcome)
         raise _failure(outcome)
+
+    async def advance(self, number: int, data: bytes | None, time_limit_s: float) -> Any:
+        """Return the hypotheses of a chunk of a stream, or of its end (None): with others, if the engine can."""
+        if self._batcher is not None:
+            return await self._batcher.advance(number, data)
+        if data is None:
+            return await self.call("finish", number, time_limit_s=time_limit_s)
+        return await self.call("push", number, data, time_limit_s=time_limit_s)
+
+    def _make_batcher(self) -> Batcher:
+        async def advance_all(calls: Sequence[tuple[int, bytes | None]]) -> Sequence[Any]:
+            answers: Sequence[Any] = await self.call("advance_all", calls, time_limit_s=BATCH_LIMIT_S)
+            return answers
+
+        return Batcher(advance_all, self._batches.most, self._batches.wait_s)
 
     async def close(self) -> None:
         """End the process, whatever it is doing, and the thread."""
