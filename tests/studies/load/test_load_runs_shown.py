@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from command_line import command as stopwav
 from load_runs import MadeLevel, load_run, saved
 from shown_runs import markdown, page, printed, study_run
+from stored_runs import changed
 
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, Record, Result
@@ -246,3 +248,39 @@ def test_history_follows_the_capacity(tmp_path: Path) -> None:
     assert done.code == 0, done.stderr
     assert "capacity, streams" in done.stdout
     assert (tmp_path / "history.html").exists()
+
+
+def put(*path: Any, value: object) -> Callable[[list[dict[str, Any]]], None]:
+    """An edit of the data of the first level."""
+
+    def edit(lines: list[dict[str, Any]]) -> None:
+        holder: Any = lines[1]["data"]
+        for name in path[:-1]:
+            holder = holder[name]
+        holder[path[-1]] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (put("looks", 3, value=[1.0, 2.0, 3.0]), "looks.3 is [1.0, 2.0, 3.0]"),
+        (put("energy", value={"joules": {"gpu": 5.0}, "window_s": 0.0, "note": ""}), "joules without a window"),
+        (put("energy", value={}), "energy.joules is missing"),
+        (put("faults", value=[{"kind": "garbage"}]), "faults.0.ended is missing"),
+        (put("sessions", 0, "part", value="x"), "sessions.0.part is 'x'"),
+        (put("sessions", 0, "failure", value=["closed"]), "sessions.0.failure is ['closed']"),
+        (put("sessions", 0, "utterance", value="nobody"), "level 2 of fake: 'nobody'"),
+        (put("sessions", 0, "trace", "audio_s", value=-1), "level 2 of fake: audio_s"),
+        (put("processors", value=[-1]), "processors.0 is -1"),
+        (put("target", value={"engine": 3}), "target.engine is 3"),
+    ],
+)
+def test_an_edited_level_is_refused_with_its_line(edit: Any, said: str, tmp_path: Path) -> None:
+    path = changed(saved(load_run([MadeLevel(2, 4)]), tmp_path / "load.jsonl"), tmp_path / "edited.jsonl", edit)
+    for arguments in (["report", path], ["report", path, "--json"], ["gate", tmp_path / "load.jsonl", path]):
+        done = stopwav(*arguments)
+        assert (done.code, done.stderr.count("\n")) == (2, 1)
+        assert f"{path}:2: " in done.stderr
+        assert said in done.stderr
