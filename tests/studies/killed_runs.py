@@ -1,5 +1,7 @@
 """Runs whose processes are killed by force, again and again, and resumed until they are complete."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import random
@@ -30,7 +32,9 @@ class Killed(NamedTuple):
     kills: int
 
 
-def kill_and_resume(command: Sequence[str], folder: Path, *, kills: int, most: int, seed: int) -> Killed:
+def kill_and_resume(
+    command: Sequence[str], folder: Path, *, kills: int, most: int, seed: int, life_of: type[Life] | None = None
+) -> Killed:
     """Kill processes of a command at random moments, `kills` times in all, and resume each run until it is complete.
 
     Some kills come as the command starts, the others up to `most` pieces later: by its progress, so that a slow machine
@@ -44,7 +48,7 @@ def kill_and_resume(command: Sequence[str], folder: Path, *, kills: int, most: i
         kept: list[tuple[str | int, ...]] = []
         complete = False
         while not complete:
-            life = Life(command, save)
+            life = (life_of or Life)(command, save)
             while made < kills and life.reaches(random_, most):
                 made += life.kill(random_)
             complete = life.end()
@@ -58,9 +62,9 @@ def kill_and_resume(command: Sequence[str], folder: Path, *, kills: int, most: i
     return Killed(runs, made)
 
 
-def run_undisturbed(command: Sequence[str], save: Path) -> Record:
+def run_undisturbed(command: Sequence[str], save: Path, life_of: type[Life] | None = None) -> Record:
     """Return the run of a command that nothing is killed of."""
-    life = Life(command, save)
+    life = (life_of or Life)(command, save)
     assert life.end()
     (path,) = run_files(save)
     return Record.read(path)
@@ -68,6 +72,9 @@ def run_undisturbed(command: Sequence[str], save: Path) -> Record:
 
 class Life:
     """One process of the command line, with `--resume`, and the workers that it starts."""
+
+    # What Python runs.
+    program: Sequence[str] = ("-m", "stopwav")
 
     def __init__(self, command: Sequence[str], save: Path) -> None:
         self._save, self._tag = save, uuid.uuid4().hex
@@ -79,7 +86,7 @@ class Life:
         # A file: whoever held the other end of a pipe would be waited for.
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "stopwav", *command, "--save", str(save), "--resume", "--no-html"],
+                [sys.executable, *self.program, *command, "--save", str(save), "--resume", "--no-html"],
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment,

@@ -265,7 +265,7 @@ def make_streaming(text: str) -> StreamingEngine:
 
 def not_streaming(text: str) -> StopwavError:
     """Return the error of an engine that takes whole utterances only."""
-    return StopwavError(f"engine {text!r} does not stream (it has no open()); latency needs a streaming engine")
+    return StopwavError(f"engine {text!r} does not stream (it has no open()), and a streaming engine is needed here")
 
 
 def list_knobs(text: str) -> list[Knob]:

@@ -143,7 +143,7 @@ class FreshProcess:
             # An uncaught std::bad_alloc aborts.
             return self._failed("oom", "aborted: an allocation failed")
         if code < 0:
-            return self._failed("crashed", f"crashed ({_signal_name(-code)})")
+            return self._failed("crashed", f"crashed ({signal_name(-code)})")
         return self._failed("crashed", f"exited with code {code}")
 
     def _failed(self, status: Status, message: str) -> Outcome:
@@ -198,7 +198,8 @@ class _Output:
         self._stream.close()
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:  # the real-time signals have no names

@@ -127,6 +127,11 @@ class DeepgramConnection:
         """Return the seconds of a round trip."""
         return await self._socket.ping()
 
+    @property
+    def socket(self) -> WebSocket:
+        """The WebSocket, for a client that misbehaves."""
+        return self._socket
+
     async def close(self) -> None:
         """Close the connection."""
         await self._socket.close()

@@ -78,6 +78,7 @@ class Connection(Protocol):
 
     One that can also hand over a chunk without ever waiting has `send_now(message) -> bool`: True once it is sent,
     False where `send` has to wait, because the server does not read. A thousand streams then need no task each.
+    One over a WebSocket may have that as `socket`: a client that misbehaves on purpose needs it.
     """
 
     async def send(self, message: Any) -> None:

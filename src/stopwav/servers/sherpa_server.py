@@ -99,6 +99,11 @@ class SherpaOnlineConnection:
         """Return the seconds of a round trip."""
         return await self._socket.ping()
 
+    @property
+    def socket(self) -> WebSocket:
+        """The WebSocket, for a client that misbehaves."""
+        return self._socket
+
     async def close(self) -> None:
         """Close the connection."""
         await self._socket.close()
@@ -140,6 +145,11 @@ class SherpaOfflineConnection:
     async def ping(self) -> float | None:
         """Return the seconds of a round trip."""
         return await self._socket.ping()
+
+    @property
+    def socket(self) -> WebSocket:
+        """The WebSocket, for a client that misbehaves."""
+        return self._socket
 
     async def close(self) -> None:
         """Close the connection."""

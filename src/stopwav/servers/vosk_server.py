@@ -95,6 +95,11 @@ class VoskConnection:
         """Return the seconds of a round trip."""
         return await self._socket.ping()
 
+    @property
+    def socket(self) -> WebSocket:
+        """The WebSocket, for a client that misbehaves."""
+        return self._socket
+
     async def close(self) -> None:
         """Close the connection."""
         await self._socket.close()

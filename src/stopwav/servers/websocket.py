@@ -100,6 +100,14 @@ class WebSocket:
             return None
         return (time.perf_counter_ns() - begin_ns) / 1e9
 
+    def pause_reading(self) -> None:
+        """Leave what comes in with the operating system, whose buffers then fill up, as a client does that hangs."""
+        self._socket.transport.pause_reading()
+
+    def abort(self) -> None:
+        """Drop the connection without a word, as a client does that dies or loses its network."""
+        self._socket.transport.abort()
+
     async def close(self) -> None:
         """Close the connection, whatever its state; a server that does not answer has no say in it."""
         # The package waits without a limit where the server does not read what was sent before.

@@ -72,6 +72,11 @@ class BackgroundServer:
         """The number of the server's process."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process is there."""
+        return self._end is None and self._process.poll() is None
+
     def url(self, scheme: str = "ws", path: str = "") -> str:
         """Return an address of the server."""
         return f"{scheme}://{self.host}:{self.port}{path}"
@@ -100,8 +105,9 @@ class BackgroundServer:
                 raise StopwavError(f"serve {self._engine!r}: not ready within {READY_LIMIT_S:g} s")
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait(END_SLACK_S)
-            raise StopwavError(self._read_errors().strip().removeprefix("stopwav: "))
+            code = self._process.wait(END_SLACK_S)
+            said = self._read_errors().strip().removeprefix("stopwav: ")
+            raise StopwavError(said or f"serve {self._engine!r} ended with code {code} before it was ready")
         return line
 
     def _read_errors(self) -> str:

@@ -10,21 +10,42 @@ import numpy as np
 from stopwav.record import Record
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric, Values
-from stopwav.studies.load.judgement import values_of
+from stopwav.studies.load.judgement import invalid_reason, values_of
 from stopwav.studies.load.level_table import LevelTable, level_tables
-from stopwav.studies.load.metrics import steady_looks
+from stopwav.studies.load.metrics import INVALID, steady_looks
 from stopwav.studies.load.results import level_name
+from stopwav.studies.load.spec import LoadSpec
+from stopwav.studies.stored_fields import stored_spec
+
+# Lost sessions that an objective without a limit of its own lets pass, as those that are built in do.
+FEW_LOST = 0.01
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
     """The levels of a run by name."""
+    objective = stored_spec(LoadSpec, record.header).objective
+    limit = next((item.limit for item in objective.conditions if item.metric == "failed"), FEW_LOST)
     return {
-        level_name(key): ComparableItem(partial(_values, level), rounds=len(level.rounds))
+        level_name(key): ComparableItem(
+            partial(_values, level), utterances=_completed(level, limit), rounds=len(level.rounds)
+        )
         for key, level in level_tables(record).items()
     }
 
 
+def _completed(level: LevelTable, limit: float) -> dict[str, str | None] | None:
+    """The utterances of a level, with their transcripts; None where too many of its sessions were lost.
+
+    A level that lost its slow sessions looks fast: so the gate finds missing what completed in the baseline.
+    """
+    if len(level.failures) + level.unfinished > limit * level.sessions:
+        return None
+    return {utterance.id: utterance.text for utterance in level.table.utterances}
+
+
 def _values(level: LevelTable, metric: RoundMetric, utterances: set[str]) -> Values:
+    if metric.quantity == "time" and (reason := invalid_reason(level)):
+        return NoValue(f"invalid: {reason}", INVALID)
     by_round: list[float] = []
     for round_ in level.rounds:
         value = _OF_ROUND[metric.name](level, round_.index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stopwav.record import Result
@@ -20,13 +20,15 @@ from stopwav.report.document import (
     Source,
     Table,
 )
-from stopwav.report.text import counted, format_bytes, format_interval, format_value, listed, missing
+from stopwav.report.text import counted, format_bytes, format_interval, format_number, format_value, listed, missing
 from stopwav.stats import Estimate
 from stopwav.studies.load.definitions import DEFINITIONS
 from stopwav.studies.load.pairs import CapacityVerdicts
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.study import StudyRun
 
+SOAK = "How it changes while the level is held"
+FAULTY = "Faulty sessions, and how they ended"
 VERDICTS = {"holds": "holds", "fails": "does not hold", "unstable": "unstable", "invalid": "invalid"}
 
 
@@ -60,7 +62,9 @@ def load_finding(target: Result, levels: Sequence[Result], spec: LoadSpec) -> st
         return f"{target.name}: {next(reasons, capacity.note)}"
     name = objective.name or "the objective"
     if capacity.value == 0:
-        return f"{target.name} carries no stream under {name}: {_why_not(own)}"
+        fewest = min((_streams(level) for level in own), default=1)
+        carries = "carries no stream" if fewest == 1 else f"was not seen to carry {fewest} streams or fewer"
+        return f"{target.name} {carries} under {name}: {_why_not(own)}"
     most = counted(int(capacity.value), "stream")
     if capacity.code == "at-least":
         return f"{target.name} carries {most} under {name}, and more were not tried"
@@ -77,11 +81,8 @@ def _why_not(levels: Sequence[Result]) -> str:
     conditions: Any = first.params.get("conditions", {})
     reason = first.params.get("verdict")
     broken = [text for text, side in conditions.items() if side != "below"]
-    return (
-        f"with 1 stream it is {reason}"
-        if reason in ("unstable", "invalid")
-        else f"with 1 stream not {', '.join(broken)}"
-    )
+    at = f"with {counted(_streams(first), 'stream')}"
+    return f"{at} it is {reason}" if reason in ("unstable", "invalid") else f"{at} not {', '.join(broken)}"
 
 
 def _streams(level: Result) -> int:
@@ -101,8 +102,12 @@ def _text(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
         if own:
             yield _levels(own, spec, target.name if len(targets) > 1 else "", page=False)
     yield _note(spec)
+    if slopes := _slopes(spec, levels):
+        yield Lines(SOAK, slopes)
     if reasons := _reasons(levels):
         yield Lines("Sessions that failed", reasons)
+    if faulty := _faulty(levels):
+        yield Lines(FAULTY, faulty)
 
 
 def _page(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -> Iterator[Block]:
@@ -114,8 +119,12 @@ def _page(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
             yield Section(f"The levels of {target.name}", (_levels(own, spec, "", page=True), _note(spec)))
     yield Section("What the wait consists of", (Figures((("waits-*",),)),))
     yield Section("Sessions over time", (Figures((("sessions-*",), ("memory-*",))),))
+    if slopes := _slopes(spec, levels):
+        yield Section(SOAK, (Lines("", slopes),))
     if reasons := _reasons(levels):
         yield Section("Sessions that failed", (Lines("", reasons),))
+    if faulty := _faulty(levels):
+        yield Section(FAULTY, (Lines("", faulty),))
 
 
 def _settings(spec: LoadSpec, levels: Sequence[Result]) -> str:
@@ -184,7 +193,7 @@ def _heading(metric: str) -> str:
     assert definition is not None
     if metric == "rtf" or (definition.headline and not definition.percentiles):
         return definition.headline or "RTF"
-    units = {"s": "s" if definition.scale == 1 else "ms", "B": ""}
+    units = {"s": "s" if definition.scale == 1 else "ms", "B": "", "B/s": ""}
     unit = "%" if definition.scale == 100 else units.get(definition.unit, definition.unit)
     return DEFINITIONS.short_title(metric) + (f", {unit}" if unit else "")
 
@@ -219,6 +228,8 @@ def _cell(result: Result, metric: str, decimals: int | None = None) -> Cell:
         return Cell(missing(estimate), source=source)
     if estimate.unit == "B":
         return Cell(format_bytes(estimate.value), source=source)
+    if estimate.unit == "B/s":
+        return Cell(f"{format_bytes(estimate.value)}/s", source=source)
     shown = (definition.scale, definition.decimals if decimals is None else decimals)
     return Cell(format_interval(estimate, *shown), format_value(estimate, *shown), source)
 
@@ -229,4 +240,36 @@ def _reasons(levels: Sequence[Result]) -> tuple[str, ...]:
         for level in levels
         for warning in level.warnings
         if warning.code.startswith("session-")
+    )
+
+
+def _slopes(spec: LoadSpec, levels: Sequence[Result]) -> tuple[str, ...]:
+    """Return, for each level that was held, how memory and latency change per hour, with their intervals."""
+    if spec.soak_s is None:
+        return ()
+    per_hour: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+        ("memory_slope", "server memory", lambda value: format_bytes(3600 * value)),
+        ("latency_slope", "latency", lambda value: f"{format_number(3600 * value, 2)} s"),
+    )
+    return tuple(
+        f"{level.name}: {noun} {_change(level.metrics[metric], text)}"
+        for level in levels
+        for metric, noun, text in per_hour
+        if metric in level.metrics
+    )
+
+
+def _change(slope: Estimate, text: Callable[[float], str]) -> str:
+    if slope.value is None or slope.low is None or slope.high is None:
+        return f"unknown: {slope.note}"
+    verb = "rises" if slope.low > 0 else "falls" if slope.high < 0 else "is not shown to change"
+    return f"{verb}: {text(slope.value)} per hour [{text(slope.low)} to {text(slope.high)}]"
+
+
+def _faulty(levels: Sequence[Result]) -> tuple[str, ...]:
+    endings: list[tuple[str, Any]] = [(level.name, level.params.get("faulty_sessions")) for level in levels]
+    return tuple(
+        f"{name}: " + ", ".join(f"{count} × {ending}" for ending, count in counts.items())
+        for name, counts in endings
+        if counts
     )

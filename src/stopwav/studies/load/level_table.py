@@ -41,6 +41,8 @@ class LevelRound:
     faults: tuple[tuple[str, str], ...]
     # Of sessions outside the steady part, those that failed, by reason.
     failed_outside: tuple[str, ...]
+    # How the server ended, where it is ours and ended before the level did.
+    server_end: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +145,20 @@ class _LevelBuilder:
         looks = tuple(tuple(look) for look in data["looks"])
         processors = tuple(share for share in data["processors"] if share is not None)
         energy = data.get("energy") or {"joules": {}, "window_s": 0.0, "note": "not measured in virtual time"}
-        metered = dict(energy["joules"]), float(energy["window_s"]), str(energy["note"])
         self.rounds.append(
-            LevelRound(index, processors, looks, data["ramp_s"], data["steady_s"], *metered, faults, tuple(outside))
+            LevelRound(
+                index,
+                processors,
+                looks,
+                ramp_s=data["ramp_s"],
+                steady_s=data["steady_s"],
+                joules=dict(energy["joules"]),
+                window_s=float(energy["window_s"]),
+                energy_note=str(energy["note"]),
+                faults=faults,
+                failed_outside=tuple(outside),
+                server_end=str(data.get("server_end", "")),
+            )
         )
         for session in data["sessions"]:
             if session["part"] == "steady":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
@@ -17,6 +19,9 @@ PERCENTILES = (0.50, 0.90, 0.95, 0.99)
 INVALID = "invalid"
 # A slope of memory through fewer looks at the server says nothing.
 FEWEST_LOOKS = 10
+# Python and the C library take memory from the system in pieces of up to a megabyte, and touch it page by page: growth
+# by less than one of them over a whole level shows how full the last one is, and no leak.
+ARENA_BYTES = 2**20
 
 
 def level_metrics(level: LevelTable, seed: int, untrained: bool) -> dict[str, Estimate]:
@@ -206,12 +211,21 @@ def steady_looks(round_: LevelRound) -> Floats:
 
 
 def _memory_slope(looks: Floats) -> Estimate:
-    """The slope of memory, by blocks of looks: from one look to the next it hardly changes."""
+    """How memory grows, by what it grew from one block of looks to the next.
+
+    Not by a line through the looks: memory keeps what it gained, so that looks are far from independent of each other,
+    and a line would be sure of a slope where one large allocation was made.
+    """
     if len(looks) < FEWEST_LOOKS:
         return Estimate(None, unit="B/s", note=f"needs {FEWEST_LOOKS} looks at the server; --soak takes them")
     blocks = np.array_split(looks, min(10, len(looks) // 2))
     times_s = np.array([block[:, 0].mean() for block in blocks])
-    return slope(times_s, np.array([block[:, 2].mean() for block in blocks]), "B/s")
+    growths = np.diff(np.array([block[:, 2].mean() for block in blocks])) / np.diff(times_s)
+    half = t_quantile(0.975, growths.size - 1) * float(growths.std(ddof=1)) / math.sqrt(growths.size)
+    half += ARENA_BYTES / float(times_s[-1] - times_s[0])
+    # The mean of what it grew, each block for the time that it stands for.
+    value = float((growths * np.diff(times_s)).sum() / (times_s[-1] - times_s[0]))
+    return Estimate(value, value - half, value + half, n=growths.size, unit="B/s")
 
 
 def _line(level: LevelTable, seed: int) -> dict[str, Estimate]:

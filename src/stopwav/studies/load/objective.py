@@ -43,6 +43,11 @@ class Condition:
         return None if self.metric in SHARES else int(self.metric.rpartition("_p")[2]) / 100
 
     @property
+    def needs_transcript(self) -> bool:
+        """Whether it can only be known of utterances whose words are."""
+        return self.metric != "failed" and self.family != "final_latency"
+
+    @property
     def over_metric(self) -> str:
         """The name of the share of events that are not within the limit of a time."""
         return f"over_p{self.metric.rpartition('_p')[2]}_{self.family}"

@@ -72,10 +72,10 @@ def _capacity(
     record: Record, spec: LoadSpec, target: str, state: TargetState, pieces: dict[LevelKey, list[Piece]]
 ) -> Result:
     failed = [piece for own in pieces.values() for piece in own if piece.status != "ok"]
-    warnings = [Caution(f"level-{piece.status}", f"{piece.key[3]} streams: {piece.message}") for piece in failed]
+    warnings = [Caution(f"level-{piece.status}", f"{_at(int(piece.key[3]))}: {piece.message}") for piece in failed]
     invalid = {n: judgement for n, judgement in state.judgements.items() if judgement.verdict == "invalid"}
     for streams, judgement in invalid.items():
-        warnings.append(Caution("invalid-level", f"{streams} streams: {judgement.reason}"))
+        warnings.append(Caution("invalid-level", f"{_at(streams)}: {judgement.reason}"))
     warnings += header_warnings(record.header)
     if not record.complete:
         warnings.append(
@@ -112,7 +112,7 @@ def _level(record: Record, spec: LoadSpec, key: LevelKey, level: LevelTable | No
         params=params,
         status="ok",
         metrics={**level_metrics(level, spec.seed, is_untrained(record, target)), **_over(judgement)},
-        warnings=tuple(_level_warnings(streams, judgement, level)),
+        warnings=tuple(_level_warnings(judgement, level)),
         kind="level",
     )
 
@@ -134,17 +134,24 @@ def _endings(level: LevelTable) -> dict[str, int]:
     return dict(sorted(endings.items()))
 
 
-def _level_warnings(streams: int, judgement: Judgement, level: LevelTable) -> list[Caution]:
-    at = f"{streams} stream{'' if streams == 1 else 's'}"
+def _at(streams: int) -> str:
+    return f"{streams} stream{'' if streams == 1 else 's'}"
+
+
+def _level_warnings(judgement: Judgement, level: LevelTable) -> list[Caution]:
     warnings = []
     if judgement.verdict in ("invalid", "unstable"):
-        warnings.append(Caution(judgement.verdict, f"{at}: {judgement.reason}"))
+        warnings.append(Caution(judgement.verdict, judgement.reason))
+    for judged in judgement.conditions:
+        if judged.value is None and level.table and not judged.events:
+            warnings.append(Caution("no-value", f"{judged.condition.text} cannot hold: {judged.note}"))
+    for round_ in level.rounds:
+        if round_.server_end:
+            warnings.append(
+                Caution("server-ended", f"round {round_.index + 1}: {round_.server_end}; it was started again")
+            )
     for reason, messages in by_reason(level.failures).items():
-        warnings.append(
-            Caution(f"session-{reason}", f"{at}: {len(messages)} of {level.sessions} sessions, {messages[0]}")
-        )
+        warnings.append(Caution(f"session-{reason}", f"{len(messages)} of {level.sessions} sessions, {messages[0]}"))
     if level.held_s > HELD_S:
-        warnings.append(
-            Caution("held-back", f"{at}: the server did not read for {level.held_s:.1f} s; chunks waited for it")
-        )
+        warnings.append(Caution("held-back", f"the server did not read for {level.held_s:.1f} s; chunks waited for it"))
     return warnings

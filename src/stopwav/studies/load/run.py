@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+import psutil
+
+from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
-from stopwav.speech.utterance import Utterance
+from stopwav.speech.utterance import Corpus, Utterance
 from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, utterance_from_json
 from stopwav.studies.digests import audio_digests, engine_digests
@@ -37,6 +40,8 @@ def load(spec: LoadSpec) -> Record:
     fresh processes at the capacity and the level above. Several targets take turns.
     """
     begun_s = time.monotonic()
+    if spec.pid is not None and not psutil.pid_exists(spec.pid):
+        raise StopwavError(f"--pid {spec.pid}: there is no such process; give that of the server, or leave it out")
     with open_record("load", spec, partial(_header, spec)) as record:
         if not is_finished(record, spec):
             budget = open_budget(spec, record, begun_s)
@@ -53,6 +58,7 @@ def _header(spec: LoadSpec) -> Header:
     inspections = check_engines(spec.targets, streaming=spec.pace == "virtual", servers=True)
     spec.report("checking targets", 1, 1)
     corpus, digest = choose_utterances(spec)
+    _check_transcripts(spec, corpus)
     return make_header(
         "load",
         spec,
@@ -63,6 +69,18 @@ def _header(spec: LoadSpec) -> Header:
             **audio_digests(corpus.utterances, spec.progress),
         },
     )
+
+
+def _check_transcripts(spec: LoadSpec, corpus: Corpus) -> None:
+    """Raise where the objective is about words, and nobody knows which were spoken: no level could ever hold."""
+    if any(utterance.text for utterance in corpus.utterances):
+        return
+    about_words = [condition.text for condition in spec.objective.conditions if condition.needs_transcript]
+    if about_words:
+        raise StopwavError(
+            f"--slo {about_words[0]}: --corpus {spec.corpus} has no transcripts, so words have no latency; add them, "
+            "or limit final_latency_p95, which then counts from the end of the audio"
+        )
 
 
 def _measure(spec: LoadSpec, record: Record, budget: Budget) -> None:
@@ -119,10 +137,12 @@ def _key(turn: Turn) -> tuple[str | int, ...]:
 def _searched(spec: LoadSpec, record: Record) -> list[Turn]:
     """The next level of each target's search."""
     turns = []
+    pieces = level_pieces(record)
     for name, state in target_states(record, spec).items():
         streams = state.next_level(spec)
         if streams is not None:
-            turns.append((name, streams, state.rounds.get(streams, 0) + state.failed.get(streams, 0), False))
+            # Rounds that failed have their numbers too.
+            turns.append((name, streams, len(pieces.get((name, streams, False), ())), False))
     return turns
 
 

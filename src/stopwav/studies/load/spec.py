@@ -68,7 +68,9 @@ class LoadSpec(BudgetedSpec):
         float | None, Option("How long such a step may wait for more streams to be due; default: that of `serve`.")
     ] = Field(default=None, ge=0)
     pid: Annotated[
-        int | None, Option("Process of a server on this machine, whose processor time and memory are watched.")
+        int | None,
+        # Not stored: a server that was started again between a run and its resumption is another process.
+        Option("Process of a server on this machine, whose processor time and memory are watched.", stored=False),
     ] = Field(default=None, gt=0)
     soak_s: Annotated[
         float | None,

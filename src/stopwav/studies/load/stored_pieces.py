@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stopwav.record import Record
 from stopwav.studies.budget import SPENT_KIND, possible_rounds
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
-from stopwav.studies.stored_fields import Seconds, StoredFields, StoredList, stored_spec
+from stopwav.studies.stored_fields import Seconds, StoredEngine, StoredFields, StoredList, stored_spec
+
+# Why a session failed: a code and a message.
+StoredFailure = Annotated[StoredList[str], Field(min_length=2, max_length=2)]
+# A look at the server: time, processor time, memory, GPU memory and use of the GPU.
+StoredLook = Annotated[StoredList[float | None], Field(min_length=5, max_length=5)]
+
+
+class StoredTarget(StoredFields):
+    """The description of a target."""
+
+    engine: StoredEngine
+
+
+class StoredFault(StoredFields):
+    """A faulty session."""
+
+    kind: str
+    ended: str
+
+
+class StoredEnergy(StoredFields):
+    """The energy of the steady part."""
+
+    joules: dict[str, Seconds]
+    window_s: Seconds
+    note: str
+
+    @model_validator(mode="after")
+    def _over_time(self) -> StoredEnergy:
+        if self.joules and not self.window_s:
+            raise ValueError("joules without a window")
+        return self
 
 
 class StoredSession(StoredFields):
@@ -19,9 +51,9 @@ class StoredSession(StoredFields):
 
     utterance: str
     begin_s: float
-    part: str
+    part: Literal["ramp", "steady", "tail"]
     over: bool
-    failure: StoredList[str] | None
+    failure: StoredFailure | None
     ready_s: float | None = None
     held_s: Seconds = 0.0
     trace: dict[str, Any] = Field(default={})
@@ -30,16 +62,17 @@ class StoredSession(StoredFields):
 class StoredLevel(StoredFields):
     """A round of a level."""
 
-    target: dict[str, Any]
+    target: StoredTarget
     ramp_s: Seconds
     steady_s: Seconds
     ended_s: Seconds
     prime_s: Seconds = 0.0
+    server_end: str = ""
     processors: StoredList[Seconds | None]
     sessions: StoredList[StoredSession]
-    faults: StoredList[dict[str, Any]]
-    energy: dict[str, Any] | None = None
-    looks: StoredList[StoredList[float | None]]
+    faults: StoredList[StoredFault]
+    energy: StoredEnergy | None = None
+    looks: StoredList[StoredLook]
 
 
 def load_pieces(record: Record) -> list[PieceKind]:

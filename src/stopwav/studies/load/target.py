@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.measure.process import Outcome
+from stopwav.measure.process import Outcome, signal_name
 from stopwav.servers.registry import is_server
 from stopwav.servers.serve.background import BackgroundServer
 from stopwav.speech.utterance import Utterance
@@ -77,6 +77,8 @@ class Target:
 
     def measure(self, plan: LevelPlan) -> Outcome:
         """Return the raw observations of a level."""
+        if self._server is not None and not self._server.alive:
+            self.close()
         opened = self.open()
         if not opened.ok:
             return opened
@@ -95,6 +97,7 @@ class Target:
         with ServerWatch(self._watched_pid, origin_ns) as watch, window as energy:
             outcomes = self._ask_all("run", requests, plan.cut_s + LEAD_S + SLACK_S)
         time.sleep(PAUSE_S)
+        server_end = self._server_end()
         failed = next((outcome for outcome in outcomes if not outcome.ok), None)
         if failed is not None:
             self.close()
@@ -107,6 +110,7 @@ class Target:
                 "ramp_s": schedule.ramp_s,
                 "steady_s": schedule.steady_s,
                 "ended_s": max(answer["ended_s"] for answer in answers),
+                "server_end": server_end,
                 "prime_s": primed.value,
                 "processors": [answer["processor"] for answer in answers],
                 "sessions": [session for answer in answers for session in answer["sessions"]],
@@ -139,6 +143,15 @@ class Target:
         self._server = server.__enter__()
         return f"vosk-server:{server.url()}"
 
+    def _server_end(self) -> str:
+        """How our server ended, with the last thing it said; "" while it is there, and of a server of others."""
+        if self._server is None or self._server.alive:
+            return ""
+        code, said = self._server.stop()
+        how = f"crashed ({signal_name(-code)})" if code < 0 else f"exited with code {code}"
+        last = said.strip().rpartition("\n")[2].removeprefix("stopwav: ")
+        return f"serve {how}" + (f": {last}" if last else "")
+
     def _prime(self, streams: int) -> Outcome:
         """Open so many sessions for a moment; a server that accepts none is not there."""
         counts = [len(range(index, streams, len(self._clients))) for index in range(len(self._clients))]
@@ -149,6 +162,8 @@ class Target:
             return failed
         failures = [failure for outcome in outcomes for failure in outcome.value["failures"]]
         if len(failures) >= streams:
+            if end := self._server_end():
+                return Outcome("crashed", message=end)
             return Outcome("error", message=": ".join(failures[0]))
         return Outcome("ok", max(outcome.value["prime_s"] for outcome in outcomes))
 
