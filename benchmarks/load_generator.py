@@ -35,8 +35,8 @@ from stopwav.studies.load.schedule import ScheduledSession
 from stopwav.studies.paced_session import SessionLog, run_session
 
 RATE_HZ, CHUNK_S = 16_000, 0.1
-# Connections are opened over this time, and the first chunks are spread over it.
-RAMP_S = 3.0
+# Connections are opened over this time: that of a mean utterance, as in `stopwav load`.
+RAMP_S = 8.0
 # Before the first session begins.
 LEAD_S = 0.5
 
@@ -70,7 +70,7 @@ def scheduler(address: str, path: Path, streams: int, seconds: float) -> Load:
     generator.prepare([Utterance("noise", path, None)])
     sessions = [ScheduledSession(0, begin_s, "steady") for begin_s in begins_s(streams)]
     origin_ns = time.perf_counter_ns() + round(LEAD_S * 1e9)
-    steady_s = (RAMP_S, seconds)
+    steady_s = (RAMP_S, seconds)  # from the moment at which all streams are open
     answer = generator.run(sessions, origin_ns, steady_s, RAMP_S + seconds + 5)
     late_s = []
     for session in answer["sessions"]:
