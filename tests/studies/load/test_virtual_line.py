@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from fake_clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queues import KINDS, assert_as_theory, jobs, waits
 
+from fake_clock import FakeClock
 from stopwav import Hypothesis
 from stopwav.measure.clock import Timing
 from stopwav.studies.load.virtual_line import Batching, LineStream, run_line

@@ -80,10 +80,9 @@ class VirtualWorker:
         self._one_stream = bool(getattr(self._engine, "one_stream", info.name in ONE_STREAM))
         self._free: list[StreamingEngine] = [self._engine]
         self._speeches: list[tuple[str, Audio, list[Samples], list[float]]] = []
-        engine = self._engine
         self._batching: Batching | None = None
-        if isinstance(engine, BatchingEngine) and max_batch > 1:
-            self._batching = Batching(engine.advance_all, max_batch, max_wait_s)
+        if isinstance(self._engine, BatchingEngine) and max_batch > 1:
+            self._batching = Batching(self._engine.advance_all, max_batch, max_wait_s)
 
     def prepare(self, utterances: Sequence[Utterance]) -> dict[str, Any]:
         """Read the utterances, warm the engine up, and return its description."""
