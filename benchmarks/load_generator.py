@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 import soundfile
-
 from sink_server import serve_sink
+
 from stopwav.measure.machine import describe
 from stopwav.servers.registry import make_server
 from stopwav.speech.audio import load

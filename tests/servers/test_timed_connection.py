@@ -1,4 +1,4 @@
-"""Frames that are read and written beside the package: whatever comes in, in whatever pieces, it is as if by the package."""
+"""Frames that are read and written beside the package: whatever comes in, it is as if by the package itself."""
 
 import asyncio
 import random
@@ -80,7 +80,9 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["text", "binary", "parts", "ping", "long", "longest"]), TEXTS), min_size=1, max_size=8
+        st.tuples(st.sampled_from(["text", "binary", "parts", "ping", "long", "longest"]), TEXTS),
+        min_size=1,
+        max_size=8,
     ),
     st.lists(st.integers(1, 400), max_size=20),
 )

@@ -7,9 +7,7 @@ from stopwav.speech.utterance import Utterance, Word
 from stopwav.studies.load.level_table import read_level
 
 # Two words in a second of audio; the last one ends 0.1 s before the audio does.
-UTTERANCE = Utterance(
-    "u", Path("u.wav"), "one two", words=(Word("one", 0.1, 0.5), Word("two", 0.5, 0.9))
-)
+UTTERANCE = Utterance("u", Path("u.wav"), "one two", words=(Word("one", 0.1, 0.5), Word("two", 0.5, 0.9)))
 CHUNKS = [round(0.1 * number, 1) for number in range(1, 11)]
 STEADY_S = 20.0
 

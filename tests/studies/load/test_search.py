@@ -44,7 +44,7 @@ class ScriptedServer:
 
     def chance(self, streams):
         """The chance that a session is late."""
-        over = math.log((streams / (self._capacity + 0.5))) * self._steepness
+        over = math.log(streams / (self._capacity + 0.5)) * self._steepness
         return 1 / (1 + (1 - LIMIT) / LIMIT * math.exp(-over))
 
     def measure(self, streams):
