@@ -1,4 +1,4 @@
-"""Frames that are read and written beside the package: whatever comes in, in whatever pieces, it is as if by the package."""
+"""Frames that are read and written beside the package: whatever comes in, it is as if by the package itself."""
 
 import asyncio
 import random

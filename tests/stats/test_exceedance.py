@@ -193,7 +193,7 @@ def first_claim(late, sizes, limit, every):
 @pytest.mark.parametrize("runs", [60, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("together", [0.1, 0.5, 1.0, None])
 def test_sessions_whose_words_are_late_together_are_claimed_no_more_often(together, runs):
-    """The share of all late words is at the limit, which few sessions make up: those with bad luck, or a few by much."""
+    """The share of late words is at the limit; sessions differ, so that most of these are of a few sessions."""
     limit, sessions, claimed = 0.05, 120, []
     for seed in range(runs):
         generator = np.random.default_rng(seed)

@@ -13,8 +13,13 @@ from collections import deque
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection
-from websockets.frames import DATA_OPCODES, Frame, Opcode, apply_mask
+from websockets.frames import DATA_OPCODES, Frame, Opcode
 from websockets.protocol import State
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # where the package was installed without its part in C
+    from websockets.utils import apply_mask
 
 # The first byte of a whole message, and whether it is text.
 _WHOLE = {0x81: Opcode.TEXT, 0x82: Opcode.BINARY}
@@ -33,6 +38,7 @@ class TimedConnection(ClientConnection):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.arrivals_ns: deque[int] = deque()
+        self._shaken_hands = False
         # What came in of a frame that is not here as a whole; None once the package reads everything.
         self._pending: bytes | None = b""
         # Whether a message is coming in of which this is not the only frame.
@@ -54,9 +60,10 @@ class TimedConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """Read short messages of one frame here; have the package read the handshake and all other frames."""
-        if self.response is None:
+        if not self._shaken_hands:
             super().data_received(data)
-            if self.response is not None and not data.endswith(b"\r\n\r\n"):
+            self._shaken_hands = self.response is not None
+            if self._shaken_hands and not data.endswith(b"\r\n\r\n"):
                 self._pending = None  # it may be in the middle of a frame
             return
         if self._pending is None or self.protocol.state is not State.OPEN:

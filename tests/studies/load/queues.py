@@ -39,7 +39,7 @@ def jobs(kind, load, count, seed):
 
 
 def waits(arrivals, services):
-    """The wait of each job, in the order of arrival (Lindley 1952): how far the work is above its lowest level so far."""
+    """The wait of each job, in the order of arrival (Lindley 1952): the work above its lowest level so far."""
     steps = np.append(0.0, services[:-1] - np.diff(arrivals))
     walk = np.cumsum(steps)
     return walk - np.minimum(np.minimum.accumulate(walk), 0.0)

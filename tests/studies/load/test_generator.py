@@ -1,4 +1,4 @@
-"""The load generator against a server in memory, in virtual time: what it sends when, and what it says of the server."""
+"""The load generator against a server in memory, in virtual time: what it sends when, and what it tells of it."""
 
 import asyncio
 import contextlib
@@ -206,7 +206,7 @@ def test_a_failure_has_its_reason_and_leaves_the_others_alone(virtual, name):
     def every_other(server):
         return (kind if next(turns) % 2 else ScriptedConnection)(server)
 
-    generator, server, utterance = virtual(lambda loop: ScriptedServer(loop, then=0.001, connection=every_other))
+    generator, _, utterance = virtual(lambda loop: ScriptedServer(loop, then=0.001, connection=every_other))
     answer = run(generator, [0.0, 0.01, 0.02, 0.03], cut_s=10.0)
     for number, session in enumerate(answer["sessions"]):
         assert session["over"]

@@ -1,4 +1,4 @@
-"""One worker in virtual time, whose calls take what a test says: queueing theory, order, batches, errors and the cut."""
+"""One worker in virtual time, whose calls take what a test says: queueing theory, order, batches, errors, the cut."""
 
 import numpy as np
 import pytest
@@ -163,7 +163,9 @@ def test_a_batch_takes_what_is_due_when_the_worker_is_free():
 
 def test_a_batch_has_no_more_streams_than_are_allowed_and_the_oldest_first():
     worker = Worker([1.0])
-    streams = [stream(worker, name, begin_s, (0.0,)) for name, begin_s in zip("abcde", (0, 0.5, 0.4, 0.3, 0.2))]
+    streams = [
+        stream(worker, name, begin_s, (0.0,)) for name, begin_s in zip("abcde", (0, 0.5, 0.4, 0.3, 0.2), strict=True)
+    ]
     batched(worker, streams, 3)
     assert [[name for name, _ in call] for call in worker.calls] == [["a"], ["e", "d", "c"], ["b"]]
 

@@ -1,4 +1,4 @@
-"""An event loop whose time stands still while anything happens, and jumps to the next moment at which something will."""
+"""An event loop whose time stands still while anything happens, and jumps to the next moment that is waited for."""
 
 import asyncio
 import selectors
