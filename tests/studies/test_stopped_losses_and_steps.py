@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,8 @@ def test_a_run_stopped_at_any_moment_is_valid_and_resumed(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start inherits that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         process.wait(random.Random(f"{study} {seed}").uniform(0.5, 1.2 * BUDGET_S))
@@ -58,6 +61,8 @@ def test_a_run_stopped_at_any_moment_is_valid_and_resumed(
         if not any(key[0] == "step" for key in Record.read(path).keys):
             assert "the fastest" not in shown.stdout
     resumed = command(*asked, "--resume")
-    assert resumed.code in (0, 1), resumed.stderr
-    newest = max(tmp_path.glob(f"{study}-*.jsonl"), key=lambda path: path.stat().st_mtime)
-    assert Record.read(newest).complete
+    newest = Record.read(max(tmp_path.glob(f"{study}-*.jsonl"), key=lambda path: path.stat().st_mtime))
+    assert newest.complete
+    # On a busy machine nothing may load within the time that so small a budget has for it, which is a result.
+    too_slow = any(piece.status == "timeout" for piece in newest.pieces)
+    assert resumed.code in ((0, 1, 2) if too_slow else (0, 1)), resumed.stderr

@@ -205,13 +205,15 @@ def _refusal(name: str, url: str, error: Exception, redact: Callable[[str], str]
 
 def parse_object(name: str, message: bytes | str, binary: bool = True) -> dict[str, Any]:
     """Return the JSON object that a message is; raise ServerError where it is none, or binary and may not be."""
-    parsed = None
+    parsed: object = None
     if binary or isinstance(message, str):
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             text = message if isinstance(message, str) else message.decode()
             parsed = json.loads(text)
-            if _HALF_CHARACTER.search(text):
+            if "\\u" in text and _HALF_CHARACTER.search(text):
                 parsed = json.loads(json.dumps(parsed, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            parsed = None
     if not isinstance(parsed, dict):
         raise garbage(name, message)
     return parsed

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ def stop(folder: Path, number: signal.Signals, pieces: int, delay_s: float) -> s
         stderr=subprocess.PIPE,
         env={**os.environ, "NO_COLOR": "1"},
         text=True,
+        # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start inherits that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     # The first line is the header. By progress: a slow machine gets as far as a quick one.
     while pieces and process.poll() is None and count_lines(folder) <= pieces:

@@ -13,7 +13,9 @@ from stored_runs import changed
 import stopwav
 from stopwav.record import Record, Result
 from stopwav.speech.latency import shown_texts, word_delays
+from stopwav.speech.waterfall import WATERFALL
 from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.latency.pairs import engine_verdicts
 from stopwav.studies.latency.stream_table import read_trace
 
 pytest.importorskip("websockets")
@@ -184,6 +186,30 @@ def test_chunks_that_we_sent_late_are_not_the_servers_latency(
     assert result.metrics["wer"].value == 0.0
 
 
+def test_the_network_of_a_protocol_without_ping_is_unknown_and_not_zero(
+    tiny_corpus: MakeCorpus, tmp_path: Path
+) -> None:
+    with serving(ScriptedDeepgram(REPLIES)) as server:
+        record = run([server, server], tiny_corpus(count=1), tmp_path)
+    _, second = (result.name for result in stopwav.results(record))
+
+    def forget(lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            if line.get("key", [""])[0] == "stream" and line["key"][2] == second:
+                line["data"]["trace"]["network_s"] = None
+
+    path = changed(record.path, tmp_path / "without.jsonl", forget)
+    known, unknown = (result.metrics for result in stopwav.results(Record.read(path)))
+    for name in ("network", "waterfall_network"):
+        assert known[name].value is not None
+        assert unknown[name].value is None
+        assert "no ping" in unknown[name].note
+    # All else is the server's, so that the parts still add up.
+    parts = [unknown[f"waterfall_{part}"].value or 0.0 for part in WATERFALL]
+    assert sum(parts) == pytest.approx(unknown["word_latency_mean"].value)
+    assert "the protocol has no ping" in " ".join(command("report", path).stdout.split())
+
+
 def test_what_needs_a_process_says_so(tmp_path: Path) -> None:
     done = command("compare", "deepgram:ws://127.0.0.1:9", "--save", tmp_path)
     assert done.code == 2
@@ -200,7 +226,35 @@ def test_a_run_through_a_server_is_reported_and_compared(tiny_corpus: MakeCorpus
     printed = json.loads(command("report", record.path, "--json").stdout)
     assert [result["status"] for result in printed["results"]] == ["ok", "ok"]
     assert command("report", record.path, "--trace", tmp_path / "trace.json").code == 0
-    assert command("diff", record.path, record.path, "--json").code == 0
+    # The engine in a process has a real-time factor, and the server it is compared with none.
+    shown = command("report", record.path).stdout
+    assert "Against" in shown
+    assert "real-time factor (RTF), ×" not in " ".join(shown.split())
+    compared = json.loads(command("diff", record.path, record.path, "--json").stdout)["results"]
+    remote, local = ({change["metric"]: change for change in result["changes"]} for result in compared)
+    for metric in ("chunk_lag_p50", "rtf", "load_time", "peak_host_bytes"):
+        assert remote[metric]["value"] is None
+        assert "not visible behind a protocol" in remote[metric]["note"]
+        assert local[metric]["value"] is not None
+
+
+def test_times_that_are_not_valid_are_not_compared(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
+    with serving(ScriptedDeepgram(REPLIES)) as server:
+        record = run([server, server], tiny_corpus(count=8), tmp_path, rounds=2, streams=8)
+
+    def delay(lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            if line.get("key", [""])[0] == "stream":
+                trace = line["data"]["trace"]
+                trace["sent"] = [due_s + 0.2 for due_s in trace["due"]]
+
+    late = Record.read(changed(record.path, tmp_path / "late.jsonl", delay))
+    before, after = (engine_verdicts(record) for record in (record, late))
+    assert before is not None
+    assert after is not None
+    assert before.verdicts[0].felt.value is not None
+    assert after.verdicts[0].felt.value is None
+    assert "our own client" in after.verdicts[0].felt.note
 
 
 def test_every_metric_of_a_server_has_its_definition_and_unit(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:

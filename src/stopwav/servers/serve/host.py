@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,9 @@ class StreamHost:
         self._one_stream = bool(getattr(first, "one_stream", first.info.name in ONE_STREAM))
         self._free: list[Any] = [first] if self._one_stream else []
         self._streams: dict[int, _Stream] = {}
+        # What is loaded is never garbage: looking through it now and then would stall all streams.
+        gc.collect()
+        gc.freeze()
 
     def describe(self) -> EngineFacts:
         """Return what the server has to know of the engine."""

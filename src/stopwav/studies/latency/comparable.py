@@ -16,7 +16,15 @@ from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names
-from stopwav.studies.latency.results import engine_pieces, is_untrained, needs_transcript, rests_on_text
+from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
+from stopwav.studies.latency.results import (
+    INVALID,
+    engine_pieces,
+    is_untrained,
+    late_sending,
+    needs_transcript,
+    rests_on_text,
+)
 from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.stream_facts import StreamFacts
 from stopwav.studies.stream_table import Flags, StreamTable
@@ -89,6 +97,11 @@ def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set
         utterance.id in utterances and utterance.text is not None for utterance in engine.table.utterances
     ):
         return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
+    if engine.table.network_s is not None:
+        if metric.name in _UNSEEN:
+            return NoValue(REMOTE_NOTE, REMOTE_CODE)
+        if note := late_sending(engine.table):
+            return NoValue(note, INVALID)
     if metric.name in _OF_STREAMS:
         values = _of_rounds(engine, _OF_STREAMS[metric.name], utterances)
     else:
@@ -214,6 +227,18 @@ def _longest_waits(table: StreamTable) -> tuple[Floats, Integers]:
     return algorithmic_latency(*(table.algorithm_s or (0.0, 0.0)))[0] + lags_s, streams
 
 
+# What is not visible behind a protocol: of its chunks a trace has how late we sent them, and of processes our client.
+_UNSEEN = frozenset(
+    {
+        "chunk_lag_p50",
+        "chunk_lag_p95",
+        "rtf",
+        "longest_wait_p95",
+        "longest_wait_p50",
+        "load_time",
+        "peak_host_bytes",
+    }
+)
 # How the streams of a round give a metric; the others are measured once per process.
 _OF_STREAMS: dict[str, OfStreams] = {
     "word_latency_p50": _percentile(0.50, _word_latencies),

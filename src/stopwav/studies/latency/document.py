@@ -169,16 +169,16 @@ def _text_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
 
 def _verdict_blocks(verdicts: EngineVerdicts, title: str) -> Iterator[Block]:
     felt = verdicts.verdicts[0].felt
-    quantities = (definition_of(felt.metric).title, definition_of("rtf").title)
+    shown = 1 if all(verdict.rtf.code == REMOTE_CODE for verdict in verdicts.verdicts) else 2  # servers show no RTF
     columns = [Column("engine", "left", fold=True)]
-    for quantity in quantities:
-        columns += [Column(f"{quantity}, ×"), Column("verdict", "left", fold=True)]
+    for metric in (felt.metric, "rtf")[:shown]:
+        columns += [Column(f"{definition_of(metric).title}, ×"), Column("verdict", "left", fold=True)]
     rows = []
     for verdict in verdicts.verdicts:
-        changes = [
-            text for change in (verdict.felt, verdict.rtf) for text in (_change(change)[0], verdict_text(change))
-        ]
-        rows.append(Row(tuple(map(Cell, (verdict.engine, *changes)))))
+        texts = [verdict.engine]
+        for change in (verdict.felt, verdict.rtf)[:shown]:
+            texts += [ratio := _change(change)[0], ratio if change.code == REMOTE_CODE else verdict_text(change)]
+        rows.append(Row(tuple(map(Cell, texts))))
     yield Table(tuple(columns), tuple(rows), title=title)
     yield Note(f"×: relative to {verdicts.base}, paired by round; Holm over all verdicts; {felt.rule_text}")
 

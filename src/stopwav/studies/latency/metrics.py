@@ -27,6 +27,10 @@ REMOTE = ("network", "server")
 BY_DEFINITION = "by-definition"
 # The codes for which a cell, or the definition of its metric, says why there is no number or interval.
 SAID = (UNTRAINED, NO_TRANSCRIPT, BY_DEFINITION)
+# The network of a protocol by which no round trip can be measured.
+WITHOUT_PING = Estimate(
+    None, unit="s", note="the protocol has no ping: the network is part of the server's time", code=REMOTE_CODE
+)
 # Metrics of chunks, and of what they take, which only a process of ours has.
 _LOCAL = ("chunk_lag", "queue", "service", "other", "longest_wait")
 
@@ -58,7 +62,7 @@ def _send_metrics(table: StreamTable, network_s: Floats, seed: int) -> dict[str,
     metrics |= _Percentiles(table, chunks.stream, seed)("send_lateness", chunks.start_s - chunks.due_s)
     known = np.flatnonzero(np.isfinite(network_s))
     if not known.size:
-        return metrics | {"network": Estimate(None, unit="s", note="the protocol has no ping", code=REMOTE_CODE)}
+        return metrics | {"network": WITHOUT_PING}
     return metrics | {"network": _Percentiles(table, known, seed).mean(network_s[known])}
 
 
@@ -116,6 +120,9 @@ def _word_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     metrics["word_latency_mean"] = of_shown.mean(words.latency_s[shown])
     for part in WATERFALL:
         metrics[f"waterfall_{part}"] = of_shown.mean(words.parts[part][shown])
+    if table.network_s is not None and not np.isfinite(table.network_s).any():
+        # Unknown, and not a zero: it is in the server's part.
+        metrics["waterfall_network"] = WITHOUT_PING
     shares = {
         "waiting": sum(words.parts[part] for part in WAITING),
         "queue": words.parts["queue"],

@@ -102,6 +102,12 @@ def send_lateness_s(table: StreamTable) -> float:
     return float(nearest_rank(table.chunks.start_s - table.chunks.due_s, 0.99))
 
 
+def late_sending(table: StreamTable) -> str:
+    """Return why the times of streams through a server are not valid; "" where they are."""
+    lateness_s = send_lateness_s(table)
+    return f"invalid: our own client sent chunks {1e3 * lateness_s:.0f} ms late (P99)" if lateness_s > INVALID_S else ""
+
+
 def _without(
     metrics: Mapping[str, Estimate], concerned: Callable[[str], bool], note: str, code: str
 ) -> dict[str, Estimate]:
@@ -139,9 +145,7 @@ def _metrics(table: StreamTable, pieces: Sequence[Piece], seed: int) -> dict[str
     metrics = {**stream_metrics(table, seed), **process_metrics(pieces)}
     if table.network_s is not None:
         metrics |= {name: unseen(estimate.unit) for name, estimate in process_metrics([]).items()}
-    lateness_s = send_lateness_s(table)
-    if lateness_s > INVALID_S:
-        note = f"invalid: our own client sent chunks {1e3 * lateness_s:.0f} ms late (P99)"
+    if note := late_sending(table):
         metrics = _without(metrics, rests_on_sending, note, INVALID)
     if all(text.errors is None for text in table.texts):
         metrics = _without(metrics, needs_transcript, WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)

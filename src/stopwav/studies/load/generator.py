@@ -2,7 +2,7 @@
 
 A task per stream would have to be woken for each chunk, at the mercy of the order in which an event loop wakes tasks.
 Here a single task takes what is due off a heap, hands it over without waiting, and sleeps until the next is due. Chunks
-are encoded beforehand and garbage is frozen, so that nothing is left to do when one is due.
+are encoded beforehand and no garbage is looked for, so that nothing is left to do when one is due.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import gc
 import heapq
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from stopwav.speech.audio import load
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.load.faults import FaultPlan, run_fault
 from stopwav.studies.load.live_session import NS, LiveSession, Speech
+from stopwav.studies.load.open_files import allow_open_files
 from stopwav.studies.load.schedule import ScheduledSession
 
 # After so long the scheduler lets answers come in, also when it is late.
@@ -56,15 +57,24 @@ class _Level:
 class Generator:
     """The client of one target. Each method returns plain values, ready for the run file."""
 
-    def __init__(self, server: str, chunk_ms: float | None) -> None:
-        self._server: Server = make_server(server)
-        self._runner = asyncio.Runner(loop_factory=new_event_loop)
+    def __init__(
+        self,
+        server: str | Server,
+        chunk_ms: float | None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        """`now_ns` is the clock of everything, and of the server's events."""
+        self._server: Server = make_server(server) if isinstance(server, str) else server
+        self._runner = asyncio.Runner(loop_factory=loop_factory)
+        self._now_ns = now_ns
         info = self._server.info
         self._chunk_s = info.chunk_s if chunk_ms is None else chunk_ms / 1e3
         self._speeches: list[Speech] = []
 
     def prepare(self, utterances: Sequence[Utterance]) -> dict[str, Any]:
         """Read and encode the utterances; return the description of the server."""
+        allow_open_files()
         self._speeches = [self._speech(utterance) for utterance in utterances]
         gc.collect()
         # Nothing of what is there now will ever be garbage: looking through it would delay chunks.
@@ -81,9 +91,9 @@ class Generator:
 
         Servers load a decoder for a stream when it first comes: that is no part of serving it.
         """
-        begin_s = time.perf_counter()
+        begin_ns = self._now_ns()
         failures = self._runner.run(self._prime(streams))
-        return {"prime_s": time.perf_counter() - begin_s, "failures": failures}
+        return {"prime_s": (self._now_ns() - begin_ns) / NS, "failures": failures}
 
     def run(
         self,
@@ -97,7 +107,14 @@ class Generator:
 
         `steady_s` is when the part that counts begins and ends. It ends sooner when all that counts is over.
         """
-        return self._runner.run(self._run(sessions, origin_ns, steady_s, cut_s, faults))
+        # To look for garbage takes a tenth of a second with a thousand streams. What there is of it, some kilobytes per
+        # session, is less than what is kept of each.
+        gc.disable()
+        try:
+            return self._runner.run(self._run(sessions, origin_ns, steady_s, cut_s, faults))
+        finally:
+            gc.enable()
+            gc.collect()
 
     def _speech(self, utterance: Utterance) -> Speech:
         rate_hz = self._server.info.sample_rate_hz
@@ -108,12 +125,16 @@ class Generator:
         messages = [self._server.encode(audio.samples[start : start + size]) for start in starts]
         return Speech(utterance.id, messages, (*dues_s, audio.duration_s), audio.duration_s)
 
+    def close(self) -> None:
+        """Close the event loop."""
+        self._runner.close()
+
     async def _prime(self, streams: int) -> list[list[str]]:
         whole = self._speeches[0]
         count = sum(due_s <= PRIME_AUDIO_S for due_s in whole.due_s[:-1]) or 1
         dues_s = (*whole.due_s[:count], whole.due_s[count - 1])
         speech = Speech(whole.id, whole.messages[:count], dues_s, dues_s[-1])
-        now_ns = time.perf_counter_ns()
+        now_ns = self._now_ns()
         wanted = [ScheduledSession(0, 0.0, "steady")] * streams
         level = await self._sessions(wanted, [speech], now_ns, PRIME_LIMIT_S)
         failures = [session.failure for session in level.sessions.values() if session.failure is not None]
@@ -127,7 +148,7 @@ class Generator:
         cut_s: float,
         faults: Sequence[FaultPlan],
     ) -> dict[str, Any]:
-        clocks = asyncio.create_task(_processor_time(origin_ns, steady_s))
+        clocks = asyncio.create_task(_processor_time(origin_ns, steady_s, self._now_ns))
         longest = max(self._speeches, key=lambda speech: speech.audio_s)
         faulty = [
             asyncio.create_task(run_fault(self._server, plan, longest.messages, self._chunk_s, origin_ns))
@@ -150,7 +171,7 @@ class Generator:
             ],
             "processor": share if isinstance(share, float) else None,
             "faults": [fault for fault in ended if isinstance(fault, dict)],
-            "ended_s": (time.perf_counter_ns() - origin_ns) / NS,
+            "ended_s": (self._now_ns() - origin_ns) / NS,
         }
 
     async def _sessions(
@@ -160,13 +181,13 @@ class Generator:
         for number, session in enumerate(wanted):
             begin_ns = origin_ns + round(session.begin_s * NS)
             on_over = partial(level.awaited.discard, number)
-            live = LiveSession(self._server, speeches[session.utterance], begin_ns, on_over)
+            live = LiveSession(self._server, speeches[session.utterance], begin_ns, on_over, self._now_ns)
             level.sessions[number] = live
             level.steps.append((begin_ns, number, live))
             if session.part == "steady":
                 level.awaited.add(number)
         heapq.heapify(level.steps)
-        await _drive(level, origin_ns + round(cut_s * NS))
+        await _drive(level, origin_ns + round(cut_s * NS), self._now_ns)
         await asyncio.gather(*(session.cut() for session in level.sessions.values()))
         return level
 
@@ -177,17 +198,17 @@ def _facts(session: LiveSession, planned: ScheduledSession, chunk_s: float, look
     return facts if planned.part == "steady" else {key: facts[key] for key in ("over", "failure")}
 
 
-async def _drive(level: _Level, end_ns: int) -> None:
+async def _drive(level: _Level, end_ns: int, clock_ns: Callable[[], int]) -> None:
     """Do what is due, in the order in which it is due, until all that counts is over or the time ends."""
-    turn_ns = time.perf_counter_ns()
+    turn_ns = clock_ns()
     while level.awaited:
-        now_ns = time.perf_counter_ns()
+        now_ns = clock_ns()
         if now_ns >= end_ns:
             return
         if not level.steps or level.steps[0][0] > now_ns:
             wait_s = (level.steps[0][0] - now_ns) / NS if level.steps else LONGEST_SLEEP_S
             await asyncio.sleep(min(wait_s, LONGEST_SLEEP_S))
-            turn_ns = time.perf_counter_ns()
+            turn_ns = clock_ns()
             continue
         _, number, session = heapq.heappop(level.steps)
         next_ns = session.step(now_ns)
@@ -195,16 +216,16 @@ async def _drive(level: _Level, end_ns: int) -> None:
             heapq.heappush(level.steps, (next_ns, number, session))
         if now_ns - turn_ns > TURN_NS:
             await asyncio.sleep(0)
-            turn_ns = time.perf_counter_ns()
+            turn_ns = clock_ns()
 
 
-async def _processor_time(origin_ns: int, steady_s: tuple[float, float]) -> float:
+async def _processor_time(origin_ns: int, steady_s: tuple[float, float], now_ns: Callable[[], int]) -> float:
     """Return the share of a core that this process used in the steady part, also when it is cut short."""
     begin_s, end_s = steady_s
-    await asyncio.sleep(max(0.0, begin_s - (time.perf_counter_ns() - origin_ns) / NS))
+    await asyncio.sleep(max(0.0, begin_s - (now_ns() - origin_ns) / NS))
     wall_s, processor_s = time.perf_counter(), time.process_time()
     try:
-        await asyncio.sleep(max(0.0, end_s - (time.perf_counter_ns() - origin_ns) / NS))
+        await asyncio.sleep(max(0.0, end_s - (now_ns() - origin_ns) / NS))
     except asyncio.CancelledError:
         if time.perf_counter() == wall_s:
             raise

@@ -36,9 +36,10 @@ class LiveSession:
 
     server: Server
     speech: Speech
-    # When its first sample is spoken, by the clock of `time.perf_counter_ns`.
+    # When its first sample is spoken, by the clock of the server's events.
     begin_ns: int
     on_over: Callable[[], None]
+    now_ns: Callable[[], int] = time.perf_counter_ns
     connection: Connection | None = None
     ready_ns: int | None = None
     sent_ns: list[int] = field(default_factory=list)
@@ -114,22 +115,28 @@ class LiveSession:
         with contextlib.suppress(ServerError):
             while self._held:
                 since_ns, message = self._held.popleft()
-                await (self.connection.end() if message is None else self.connection.send(message))
-                self.held_ns = max(self.held_ns, time.perf_counter_ns() - since_ns)
+                try:
+                    await (self.connection.end() if message is None else self.connection.send(message))
+                finally:
+                    # Also of a chunk that still waited when the session was cut.
+                    self.held_ns = max(self.held_ns, self.now_ns() - since_ns)
         self._writer = None
 
     async def _live(self) -> None:
         try:
             self.connection = await self.server.connect()
-            self.ready_ns = time.perf_counter_ns()
+            self.ready_ns = self.now_ns()
+            # What was due before is sent at once: behind the ping it would wait for the server, and count as our delay.
+            self._offer(self.ready_ns)
             await self._ping()
-            self._offer(time.perf_counter_ns())
             await self._read()
             if len(self.sent_ns) < len(self.speech.due_s):
                 raise ServerError("closed", "the server ended the stream before the audio had ended")
             self.over = True
         except ServerError as error:
             self.failure, self.over = error, True
+        except Exception as error:  # a mistake of an adapter must not pass for a server that never answers
+            self.failure, self.over = ServerError("error", f"{type(error).__name__}: {error}"), True
         finally:
             if self.connection is not None:
                 with contextlib.suppress(Exception):

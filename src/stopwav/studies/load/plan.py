@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stopwav.stats.exceedance import Share
 from stopwav.studies.load.objective import Objective
-from stopwav.studies.load.schedule import SHORTEST_RAMP_S, schedule_level
+from stopwav.studies.load.schedule import ramp_length_s, schedule_level
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.load.target import LevelPlan, fault_plans
 
@@ -58,10 +58,10 @@ def plan_level(
     return LevelPlan(streams, schedule, cut_s, fault_plans(streams, seed, schedule) if faulty else ())
 
 
-def level_s(lengths_s: Sequence[float], steady: float, objective: Objective) -> float:
+def level_s(spec: LoadSpec, lengths_s: Sequence[float], steady: float) -> float:
     """Return the most that a level takes, in seconds."""
-    mean_s = sum(lengths_s) / len(lengths_s)
-    return max(SHORTEST_RAMP_S, mean_s) + steady + max(lengths_s) + patience_s(objective) + 2.0
+    ramp_s = ramp_length_s(lengths_s, spec.arrivals)
+    return ramp_s + steady + max(lengths_s) + patience_s(spec.objective) + 2.0
 
 
 def _fewest(limit: float) -> int:

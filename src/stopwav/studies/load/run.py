@@ -123,7 +123,7 @@ def _turns(spec: LoadSpec, record: Record, budget: Budget, utterances: Sequence[
             return
         for turn in turns:
             has_answer = any(key[0] == "level" and key[2] == turn[0] for key in record.keys)
-            needed_s = level_s(lengths_s, _steady_s(spec, record, turn, lengths_s), spec.objective)
+            needed_s = level_s(spec, lengths_s, _steady_s(spec, record, turn, lengths_s))
             if spec.is_budgeted and has_answer and not budget.fits(needed_s):
                 return
             yield turn

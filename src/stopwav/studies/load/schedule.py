@@ -14,7 +14,8 @@ from typing import Literal
 Arrivals = Literal["streams", "constant", "poisson"]
 Part = Literal["ramp", "steady", "tail"]
 
-# The ramp lasts as long as a mean session, so that streams are spread over all places of an utterance.
+# The ramp lasts as long as a mean session, so that streams are spread over all places of an utterance. Sessions that
+# arrive at a rate are as many as there will be only after the longest one.
 SHORTEST_RAMP_S = 2.0
 # A caller hangs up and the next one begins; less than a chunk would put all streams of a server in step.
 LONGEST_GAP_S = 0.25
@@ -51,8 +52,7 @@ def schedule_level(
     The tail lasts until the longest session that counts has ended and its text was waited for.
     """
     generator = random.Random(seed)
-    mean_s = sum(lengths_s) / len(lengths_s)
-    ramp_s = max(SHORTEST_RAMP_S, mean_s)
+    ramp_s = ramp_length_s(lengths_s, arrivals)
     end_s = ramp_s + steady_s + max(lengths_s) + patience_s
     begins = _slots if arrivals == "streams" else _arrivals
     pairs = begins(streams, lengths_s, ramp_s, end_s, arrivals, generator)
@@ -61,6 +61,12 @@ def schedule_level(
         key=lambda session: session.begin_s,
     )
     return LevelSchedule(tuple(sessions), ramp_s, steady_s)
+
+
+def ramp_length_s(lengths_s: Sequence[float], arrivals: Arrivals) -> float:
+    """Return how long it takes until as many streams are open as a level has."""
+    settled_s = sum(lengths_s) / len(lengths_s) if arrivals == "streams" else max(lengths_s)
+    return max(SHORTEST_RAMP_S, settled_s)
 
 
 def _part(begin_s: float, ramp_s: float, steady_s: float) -> Part:
@@ -96,10 +102,12 @@ def _arrivals(
     """Sessions begin at a rate at which, by Little's law, so many streams are open on average."""
     drawn = _utterances(len(lengths_s), generator)
     gap_s = sum(lengths_s) / len(lengths_s) / streams
-    begin_s = gap_s * generator.random()
-    while begin_s < end_s:
-        yield next(drawn), begin_s
-        begin_s += gap_s if arrivals == "constant" else generator.expovariate(1 / gap_s)
+    # Where a gap is some whole chunks, all streams would be in step: each session begins a little later than its turn.
+    jitter_s = min(gap_s, LONGEST_GAP_S) if arrivals == "constant" else 0.0
+    turn_s = gap_s * generator.random()
+    while turn_s + jitter_s < end_s:
+        yield next(drawn), turn_s + jitter_s * generator.random()
+        turn_s += gap_s if arrivals == "constant" else generator.expovariate(1 / gap_s)
 
 
 def _utterances(count: int, generator: random.Random) -> Iterator[int]:

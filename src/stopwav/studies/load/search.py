@@ -49,12 +49,8 @@ class Bounds:
 
 def bounds(levels: Mapping[int, LevelState]) -> Bounds:
     """Return the capacity and its interval from the levels that are known."""
-    surely_not = min(surely_failing(levels), default=None)
-    surely = max((streams for streams in surely_holding(levels) if _below(streams, surely_not)), default=0)
-    _, holding, failing = _edges(levels)
-    return Bounds(
-        max(holding, surely) if _below(holding, surely_not) else surely, surely, surely_not or (failing and None)
-    )
+    surely, holding, _ = _edges(levels)
+    return Bounds(holding, surely, min(surely_failing(levels), default=None))
 
 
 def next_level(levels: Mapping[int, LevelState], most: int = MOST_STREAMS, first: int = 1) -> int | None:
@@ -98,9 +94,11 @@ def _below(streams: int, limit: int | None) -> bool:
 def _edges(levels: Mapping[int, LevelState]) -> tuple[int, int, int | None]:
     """The most streams that surely hold, the most that hold below the first that fail, and these, where any do.
 
-    A failure below a level that surely holds was chance: more streams do not make a server quicker.
+    A failure below a level that surely holds was chance: more streams do not make a server quicker. Where what surely
+    holds is above what surely does not, one of them was chance as well, and the lower one counts.
     """
-    sure = max((streams for streams in surely_holding(levels)), default=0)
+    surely_not = min(surely_failing(levels), default=None)
+    sure = max((streams for streams in surely_holding(levels) if _below(streams, surely_not)), default=0)
     failures = [streams for streams, state in levels.items() if not state.holds and (state.sure or streams > sure)]
     failing = min(failures, default=None)
     holding = max((s for s, state in levels.items() if state.holds and _below(s, failing)), default=0)

@@ -64,9 +64,9 @@ class LoadSpec(BudgetedSpec):
     max_batch: Annotated[
         int | None, Option("Streams that an engine may advance in one step, where it can; default: its own.")
     ] = Field(default=None, gt=0)
-    max_wait_ms: Annotated[float, Option("How long a step may wait for more streams to be due.")] = Field(
-        default=0.0, ge=0
-    )
+    max_wait_ms: Annotated[
+        float | None, Option("How long such a step may wait for more streams to be due; default: that of `serve`.")
+    ] = Field(default=None, ge=0)
     pid: Annotated[
         int | None,
         # Not stored: a server that was started again between a run and its resumption is another process.

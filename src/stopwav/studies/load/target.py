@@ -135,6 +135,10 @@ class Target:
 
     def _start_server(self) -> str:
         options = ["--protocol", "vosk", "--workers", str(self._spec.workers), "--max-streams", str(MANY_STREAMS)]
+        if self._spec.max_batch is not None:
+            options += ["--max-batch", str(self._spec.max_batch)]
+        if self._spec.max_wait_ms is not None:
+            options += ["--max-wait", str(self._spec.max_wait_ms)]
         server = BackgroundServer(self.name, *options, drain_limit_s=0.0, niceness=NICENESS)
         self._server = server.__enter__()
         return f"vosk-server:{server.url()}"

@@ -6,11 +6,12 @@ import gc
 from collections.abc import Sequence
 from typing import Any
 
-from stopwav.engines.protocol import StreamingEngine
+from stopwav.engines.protocol import BatchingEngine, StreamingEngine
 from stopwav.engines.registry import make_streaming
 from stopwav.measure.clock import WallClock
 from stopwav.measure.process import Outcome
 from stopwav.servers.serve.host import ONE_STREAM
+from stopwav.servers.serve.options import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT_MS
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.load.schedule import ScheduledSession
@@ -36,7 +37,9 @@ class VirtualTarget:
     def measure(self, plan: LevelPlan) -> Outcome:
         """Return the raw observations of a level."""
         if self._worker is None:
-            batch = self._spec.max_batch, self._spec.max_wait_ms / 1e3
+            spec = self._spec
+            wait_ms = DEFAULT_MAX_WAIT_MS if spec.max_wait_ms is None else spec.max_wait_ms
+            batch = spec.max_batch or DEFAULT_MAX_BATCH, wait_ms / 1e3
             self._worker = Worker(VirtualWorker, (self.name, self._spec.chunk_ms, *batch))
             prepared = self._worker.call("prepare", list(self._utterances), time_limit_s=LOAD_LIMIT_S)
             if not prepared.ok:
@@ -69,7 +72,7 @@ class VirtualTarget:
 class VirtualWorker:
     """The engine in its process. Each method returns plain values, ready for the run file."""
 
-    def __init__(self, engine: str, chunk_ms: float | None, max_batch: int | None, max_wait_s: float) -> None:
+    def __init__(self, engine: str, chunk_ms: float | None, max_batch: int, max_wait_s: float) -> None:
         self._spec = engine
         self._engine: StreamingEngine = make_streaming(engine)
         info = self._engine.info
@@ -77,9 +80,9 @@ class VirtualWorker:
         self._one_stream = bool(getattr(self._engine, "one_stream", info.name in ONE_STREAM))
         self._free: list[StreamingEngine] = [self._engine]
         self._speeches: list[tuple[str, Audio, list[Samples], list[float]]] = []
-        advance = getattr(self._engine, "advance_all", None)
-        most = max_batch or getattr(self._engine, "max_batch", 0) or 64
-        self._batching = None if advance is None or most == 1 else Batching(advance, most, max_wait_s)
+        self._batching: Batching | None = None
+        if isinstance(self._engine, BatchingEngine) and max_batch > 1:
+            self._batching = Batching(self._engine.advance_all, max_batch, max_wait_s)
 
     def prepare(self, utterances: Sequence[Utterance]) -> dict[str, Any]:
         """Read the utterances, warm the engine up, and return its description."""

@@ -7,8 +7,9 @@ long it takes is measured; queueing follows. Nothing waits for a clock, so that 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,9 @@ def run_line(
                 awaited -= is_awaited(stream)
             else:
                 heapq.heappush(line, (stream.next_due_s, number, stream))
+    for _, _, stream in line:
+        if stream.session is not None:
+            stream.close()
     return free_s
 
 
@@ -107,14 +111,23 @@ def _make(taken: Sequence[tuple[int, LineStream]], batching: Batching | None) ->
     """Make the calls, and return what each returned, or the error that it raised."""
     if batching is None:
         return [_attempt(stream) for _, stream in taken]
+    errors = {number: error for number, stream in taken if (error := _open(stream)) is not None}
+    calls = [(stream.session, stream.chunks[stream.position]) for number, stream in taken if number not in errors]
+    results: Iterator[Any]
     try:
-        calls = []
-        for _, stream in taken:
-            stream.session = stream.session if stream.session is not None else stream.open()
-            calls.append((stream.session, stream.chunks[stream.position]))
-        return list(batching.advance(calls))
+        results = iter(list(batching.advance(calls)) if calls else [])
     except Exception as error:  # whatever an engine raises is a result, and here that of all that were in the batch
-        return [error] * len(taken)
+        results = repeat(error)
+    return [errors[number] if number in errors else next(results) for number, _ in taken]
+
+
+def _open(stream: LineStream) -> Exception | None:
+    """Open a stream before its first call; return the error where that fails, which the others have no part in."""
+    try:
+        stream.session = stream.session if stream.session is not None else stream.open()
+    except Exception as error:
+        return error
+    return None
 
 
 def _attempt(stream: LineStream) -> Any:
