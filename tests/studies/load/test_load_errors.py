@@ -23,6 +23,7 @@ from stopwav.servers.serve.background import BackgroundServer
 FOLDER = Path(__file__).parent
 ENGINES = FOLDER / "load_engines.py"
 # Nothing listens on the lowest port.
+LEVELS = ",".join(map(str, range(2, 12)))
 NOBODY = "vosk-server:ws://127.0.0.1:1"
 
 
@@ -108,7 +109,7 @@ def test_a_server_that_refuses_streams_is_measured_with_what_it_refused(corpus: 
     with BackgroundServer(f"{ENGINES}:Speaks", "--max-streams", "1") as server:
         done = load(corpus, f"vosk-server:{server.url()}", "--streams", "4", "--rounds", "1", "--json")
     (_, level) = json.loads(done.stdout)["results"]
-    assert level["params"]["verdict"] == "fails"
+    assert level["params"]["verdict"] in ("fails", "invalid")  # where others keep this client from its schedule
     assert level["params"]["failures"]["refused"] > 1
     messages = {warning["code"]: warning["message"] for warning in level["warnings"]}
     assert "all 1 streams are in use" in messages["session-refused"]
@@ -130,29 +131,40 @@ def test_an_offline_engine_is_served(corpus: Path, short: None) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_the_middle_prints_what_there_is(
-    number: signal.Signals, code: int, tmp_path: Path, corpus: Path
-) -> None:
-    places = ["--corpus", corpus, "--words", corpus / "words.ctm", "--save", tmp_path / "runs", "--no-html"]
-    command = [FOLDER / "short_levels.py", "load", f"{ENGINES}:Speaks", "--streams", "2,3", "--rounds", "1"]
-    process = subprocess.Popen(
-        [sys.executable, *map(str, [*command, *places, "--json"])],
+def test_a_signal_in_the_middle_prints_what_there_is(tmp_path: Path, corpus: Path) -> None:
+    expected = {signal.SIGINT: 130, signal.SIGTERM: 143}
+    started = {number: start(corpus, tmp_path / number.name) for number in expected}
+    for number, process in started.items():
+        await_first_level(process, tmp_path / number.name)
+    time.sleep(0.5)
+    for number, process in started.items():
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=30)
+        assert process.returncode == expected[number], errors
+        assert b"Traceback" not in errors
+        measured = [row["name"].rpartition(" ")[2] for row in json.loads(out)["results"]][1:]
+        assert measured == LEVELS.split(",")[: len(measured)]
+        assert 1 <= len(measured) < len(LEVELS.split(","))
+        _, alive = psutil.wait_procs(children, timeout=5)
+        assert not alive
+
+
+def start(corpus: Path, save: Path) -> subprocess.Popen[bytes]:
+    """A run of more levels than anybody waits for."""
+    places = ["--corpus", corpus, "--words", corpus / "words.ctm", "--save", save, "--no-html", "--json"]
+    command = [FOLDER / "short_levels.py", "load", f"{ENGINES}:Speaks", "--streams", LEVELS, "--rounds", "1"]
+    return subprocess.Popen(
+        [sys.executable, *map(str, [*command, *places])],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
+
+
+def await_first_level(process: subprocess.Popen[bytes], save: Path) -> None:
     deadline_s = time.monotonic() + 60
-    while not any(b'"spent"' in path.read_bytes() for path in (tmp_path / "runs").glob("*.jsonl")):
+    while not any(b'"spent"' in path.read_bytes() for path in save.glob("*.jsonl")):
         assert time.monotonic() < deadline_s
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    time.sleep(0.5)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(number)
-    out, errors = process.communicate(timeout=30)
-    assert process.returncode == code, errors
-    assert b"Traceback" not in errors
-    assert [row["name"].rpartition(" ")[2] for row in json.loads(out)["results"]][1:] == ["2"]
-    _, alive = psutil.wait_procs(children, timeout=5)
-    assert not alive

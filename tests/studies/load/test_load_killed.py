@@ -163,7 +163,8 @@ def test_a_killed_server_fails_the_sessions_of_its_level_and_is_started_again(
     codes = [warning.code for warning in disturbed.warnings]
     assert "session-closed" in codes
     assert ("server-ended" in codes) == (kind == "serve")
-    assert (disturbed.params["verdict"], whole.metrics["failed"].value) == ("fails", 0)
+    assert disturbed.params["verdict"] in ("fails", "invalid")  # where others keep this client from its schedule
+    assert whole.metrics["failed"].value == 0
     # Whatever became of them, the sessions that were planned are there, each once.
     assert counted(first) == planned(2)
     assert counted(second) == planned(3)

@@ -14,6 +14,7 @@ from noise_corpus import write_corpus
 
 import stopwav
 from stopwav.record import Record, Result
+from stopwav.studies.load import search
 from stopwav.studies.study import results
 
 CHUNK_S, SECONDS, CHUNKS = 0.1, 0.6, 6
@@ -68,7 +69,7 @@ def test_by_the_clock_it_measures_what_the_script_says(corpus: Path, tmp_path: P
 def test_in_virtual_time_it_measures_what_the_script_says(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 5.0)
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 4.0)
     rows = load(corpus, script(tmp_path), streams=[1, 10], rounds=1, pace="virtual", slo="final_latency_p95<0.1")
     one, ten = rows["@ 1"], rows["@ 10"]
     # Six chunks of 20 ms for 0.6 s of audio. It spins: a busy machine makes it longer, and never shorter.
@@ -87,20 +88,25 @@ def test_in_virtual_time_it_measures_what_the_script_says(
     assert rows[""].metrics["capacity"].value == 1
 
 
-def test_a_search_in_virtual_time_ends_below_what_fills_the_worker(
+def test_a_search_in_virtual_time_doubles_until_the_worker_is_full(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("LOOK_S", 2.0), ("PATIENCE_S", 0.5), ("SHORTEST_RAMP_S", 0.5)):
         monkeypatch.setattr(short_levels.plan, name, value)
+    monkeypatch.setattr(search, "MOST_MEASURED", 3)
     # A stream needs 6 × 60 ms in each 0.73 s: two fill a worker.
     engine = script(tmp_path, service_ms=60.0)
-    rows = load(corpus, engine, pace="virtual", budget_s=16.0, slo="final_latency_p95<0.25")
-    assert rows[""].metrics["capacity"].value in (1, 2)
-    assert "@ 4" in rows
-    assert rows["@ 4"].params["verdict"] in ("fails", "unstable")
+    rows = load(corpus, engine, pace="virtual", budget_s=25.0, slo="final_latency_p95<0.25")
+    assert {"@ 1", "@ 2"} <= set(rows)
+    # A busy machine makes the work longer.
+    assert rows[""].metrics["capacity"].value in (0, 1, 2)
+    if "@ 4" in rows:
+        assert rows["@ 4"].params["verdict"] in ("fails", "unstable")
+    assert sum(int(str(row.params.get("rounds", 0))) for row in rows.values()) == 3
 
 
-def test_a_plan_holds_studies_of_load(corpus: Path, tmp_path: Path) -> None:
+def test_a_plan_holds_studies_of_load(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 2.0)
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"""
 save: runs
