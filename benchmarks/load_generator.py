@@ -3,7 +3,8 @@
     python benchmarks/load_generator.py --streams 250 500 1000 1500 2000 --seconds 20
 
 Chunks of 100 ms go to a server on loopback that answers each with a partial and does nothing else. Client and server
-are pinned to a core each. Prints a Markdown table of how late chunks were sent.
+are pinned to a core each. Prints a Markdown table of how late chunks were sent. Where other processes run as well, they
+are kept away by `chrt -f 10 python benchmarks/load_generator.py`.
 """
 
 from __future__ import annotations
