@@ -74,9 +74,9 @@ def clustered_share(exceeding: ArrayLike, events: ArrayLike) -> Share:
     if not total:
         return Share(0.0, 0.0)
     share = float(counts.sum()) / total
-    # As if one cluster more had been seen, all of whose events exceeded. Where by chance few did, the share and how much
-    # clusters differ are both underestimated: without it, up to one claim in six that a share is below was false, by
-    # tests/stats/test_exceedance.py. It is as large as that of a mean event: with none late, a cluster is one event.
+    # As if one cluster more had been seen, all of whose events exceeded. Where by chance few did, the share and how
+    # much clusters differ are both underestimated: without it, up to one claim in six that a share is below was false,
+    # by tests/stats/test_exceedance.py. It is as large as that of a mean event: with none late, a cluster is one event.
     one_more = float(sizes @ sizes) / total
     expected = (float(counts.sum()) + one_more) / (total + one_more)
     residuals = counts - expected * sizes
