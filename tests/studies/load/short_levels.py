@@ -11,7 +11,7 @@ RAMP_S = 0.5
 def shorten() -> None:
     """Make levels of fixed plans short; a run is resumed with the same ones."""
     plan.THOROUGH_S = plan.PATIENCE_S = STEADY_S
-    plan.SHORTEST_RAMP_S = schedule.SHORTEST_RAMP_S = RAMP_S
+    schedule.SHORTEST_RAMP_S = RAMP_S
 
 
 if __name__ == "__main__":

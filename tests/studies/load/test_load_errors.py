@@ -34,7 +34,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("THOROUGH_S", 1.0), ("LOOK_S", 1.0), ("PATIENCE_S", 1.0), ("SHORTEST_RAMP_S", 0.5)):
+    for name, value in (("THOROUGH_S", 1.0), ("LOOK_S", 1.0), ("PATIENCE_S", 1.0)):
         monkeypatch.setattr(short_levels.plan, name, value)
     monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
 

@@ -89,7 +89,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (short_levels.plan, "THOROUGH_S"),
         (short_levels.plan, "PATIENCE_S"),
-        (short_levels.plan, "SHORTEST_RAMP_S"),
         (short_levels.schedule, "SHORTEST_RAMP_S"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))

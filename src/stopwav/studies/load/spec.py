@@ -48,8 +48,8 @@ class LoadSpec(BudgetedSpec):
     arrivals: Annotated[
         Arrivals,
         Option(
-            "streams: so many at any time, one session after the other; constant, poisson: sessions begin at a rate "
-            "at which so many are open on average."
+            "With `streams`, so many at any time, one session after the other; with `constant` and `poisson`, sessions "
+            "begin at a rate at which so many are open on average."
         ),
     ] = "streams"
     pace: Annotated[

@@ -32,7 +32,7 @@ class StoredFault(StoredFields):
     ended: str
 
 
-class StoredEnergy(StoredFields):
+class StoredLevelEnergy(StoredFields):
     """The energy of the steady part."""
 
     joules: dict[str, Seconds]
@@ -40,7 +40,7 @@ class StoredEnergy(StoredFields):
     note: str
 
     @model_validator(mode="after")
-    def _over_time(self) -> StoredEnergy:
+    def _over_time(self) -> StoredLevelEnergy:
         if self.joules and not self.window_s:
             raise ValueError("joules without a window")
         return self
@@ -71,7 +71,7 @@ class StoredLevel(StoredFields):
     processors: StoredList[Seconds | None]
     sessions: StoredList[StoredSession]
     faults: StoredList[StoredFault]
-    energy: StoredEnergy | None = None
+    energy: StoredLevelEnergy | None = None
     looks: StoredList[StoredLook]
 
 
