@@ -45,9 +45,12 @@ def run(engine: str, places: dict[str, Any], settings: dict[str, Any]) -> Record
 
 
 @pytest.mark.alone
-def test_by_the_clock_it_measures_what_the_script_says(corpus: Path, tmp_path: Path) -> None:
+def test_by_the_clock_it_measures_what_the_script_says(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 8.0)
     engine = script(tmp_path)
-    rows = load(corpus, engine, streams=[1], budget_s=30.0, slo="word_latency_p50<0.5, failed<1%")
+    rows = load(corpus, engine, streams=[1], rounds=1, slo="word_latency_p50<0.5, failed<1%")
     level = rows["@ 1"]
     metrics = level.metrics
     assert level.params["verdict"] in ("holds", "invalid")
@@ -59,7 +62,9 @@ def test_by_the_clock_it_measures_what_the_script_says(corpus: Path, tmp_path: P
     if level.params["verdict"] == "invalid":
         pytest.skip("this machine keeps the client from its schedule")
     # Both words are seen as soon as the chunk that ends them has been worked on.
-    assert metrics["word_latency_p50"].value == pytest.approx(SERVICE_MS / 1e3, abs=0.015)
+    latency_s = metrics["word_latency_p50"].value
+    assert latency_s is not None
+    assert SERVICE_MS / 1e3 <= latency_s < SERVICE_MS / 1e3 + 0.04
     # A share of the core for a share of the time: six chunks of 20 ms in each session, and what serving takes.
     assert metrics["server_cores"].value == pytest.approx(CHUNKS * SERVICE_MS / 1e3 / (SECONDS + 0.125), abs=0.15)
     assert metrics["network"].value == pytest.approx(0.001, abs=0.005)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import selectors
@@ -20,6 +21,8 @@ from stopwav.errors import StopwavError
 READY_LIMIT_S = 600.0
 # After the time that open streams are given: closing sockets and ending workers.
 END_SLACK_S = 15.0
+# How long a request for its state may take.
+ANSWER_LIMIT_S = 5.0
 
 
 class BackgroundServer:
@@ -76,6 +79,17 @@ class BackgroundServer:
     def alive(self) -> bool:
         """Whether the server's process is there."""
         return self._end is None and self._process.poll() is None
+
+    def workers_up(self) -> int:
+        """Return how many workers take streams now; 0 of a server that does not answer."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=ANSWER_LIMIT_S)
+        try:
+            connection.request("GET", "/healthz")
+            return int(json.loads(connection.getresponse().read())["workers"])
+        except (OSError, http.client.HTTPException, ValueError):
+            return 0
+        finally:
+            connection.close()
 
     def url(self, scheme: str = "ws", path: str = "") -> str:
         """Return an address of the server."""

@@ -32,6 +32,8 @@ LEAD_S = 0.3
 PAUSE_S = 0.5
 # What a level may take beyond its schedule.
 SLACK_S = 60.0
+# A worker of ours that died in the last level starts again within this time, or else the whole server is started anew.
+RESTART_LIMIT_S, RESTART_NAP_S = 60.0, 0.05
 # More than any level: whether a stream is refused is not the question here.
 MANY_STREAMS = 10_000
 
@@ -77,7 +79,7 @@ class Target:
 
     def measure(self, plan: LevelPlan) -> Outcome:
         """Return the raw observations of a level."""
-        if self._server is not None and not self._server.alive:
+        if self._server is not None and not self._is_whole(self._server):
             self.close()
         opened = self.open()
         if not opened.ok:
@@ -142,6 +144,15 @@ class Target:
         server = BackgroundServer(self.name, *options, drain_limit_s=0.0, niceness=NICENESS)
         self._server = server.__enter__()
         return f"vosk-server:{server.url()}"
+
+    def _is_whole(self, server: BackgroundServer) -> bool:
+        """Whether our server is there with all of its workers; one that was killed is given time to start again."""
+        deadline_s = time.monotonic() + RESTART_LIMIT_S
+        while server.alive and time.monotonic() < deadline_s:
+            if server.workers_up() >= self._spec.workers:
+                return True
+            time.sleep(RESTART_NAP_S)
+        return False
 
     def _server_end(self) -> str:
         """How our server ended, with the last thing it said; "" while it is there, and of a server of others."""
