@@ -27,6 +27,7 @@ FAILED = {
     "grid-failures": ["crashed", "timeout", "oom"],
     "latency-columns": ["error"],
     "latency-failures": ["error"],
+    "load-levels": ["timeout"],
     "loss-kinds": ["crashed", "error", "skipped", "skipped"],
 }
 

@@ -203,3 +203,12 @@ def test_a_level_without_sessions_shows_nothing():
     judgement = judge(WORDS, level([]))
     assert only(judgement).note == "no session has it"
     assert not judgement.sure
+
+
+def test_a_round_in_which_our_client_was_late_does_not_spoil_the_others():
+    late = session(late_s=0.2)
+    both = level([session()] * 5, [late] * 5)
+    assert both.invalid_rounds == 1
+    assert both.sessions == 5
+    assert judge(WORDS, both).verdict == "holds"
+    assert judge(WORDS, level([late] * 5, [late] * 5)).verdict == "invalid"

@@ -10,8 +10,8 @@ import numpy as np
 from stopwav.record import Record
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric, Values
-from stopwav.studies.load.judgement import invalid_reason, values_of
-from stopwav.studies.load.level_table import LevelTable, level_tables
+from stopwav.studies.load.judgement import values_of
+from stopwav.studies.load.level_table import LevelTable, invalid_reason, level_tables
 from stopwav.studies.load.metrics import INVALID, steady_looks
 from stopwav.studies.load.results import level_name
 from stopwav.studies.load.spec import LoadSpec

@@ -10,14 +10,11 @@ import numpy as np
 from stopwav.speech.events import Floats, Integers
 from stopwav.stats import nearest_rank, t_quantile
 from stopwav.stats.exceedance import Share, Side, clustered_share
-from stopwav.studies.load.level_table import LevelTable
+from stopwav.studies.load.level_table import LevelTable, invalid_reason
 from stopwav.studies.load.objective import EVENTS, Condition, Objective
 from stopwav.studies.load.search import LevelState
 from stopwav.studies.stream_facts import StreamFacts
 
-# Rules by which a level is the server's and not our own client's, fixed beforehand. A chunk is 100 ms of audio: 5 ms
-# are lost in what a listener notices, 50 ms are half a chunk.
-LATE_P99_S, LATE_MOST_S, BUSY_CLIENT = 0.005, 0.050, 0.80
 # A server that falls behind gets slower and slower. A rise of less than this, over all of a level, is not looked at:
 # a listener does not feel it, and waits differ by more than that from session to session.
 LEAST_RISE_S = 0.2
@@ -71,20 +68,6 @@ def judge(objective: Objective, level: LevelTable) -> Judgement:
     if failing:
         return Judgement("fails", any(judged.side == "above" for judged in conditions), conditions)
     return Judgement("holds", all(judged.side == "below" for judged in conditions), conditions)
-
-
-def invalid_reason(level: LevelTable) -> str:
-    """Return why a level says nothing of the server, because our own client did not keep up; "" where it does."""
-    if level.is_virtual:
-        return ""
-    if level.lateness_s.size:
-        p99_s, most_s = nearest_rank(level.lateness_s, 0.99), float(level.lateness_s.max())
-        if p99_s > LATE_P99_S or most_s > LATE_MOST_S:
-            return f"this client sent chunks {1e3 * p99_s:.1f} ms late (P99), {1e3 * most_s:.0f} ms at most"
-    busiest = max((share for round_ in level.rounds for share in round_.processors), default=0.0)
-    if busiest > BUSY_CLIENT:
-        return f"this client used {100 * busiest:.0f} % of a core; give it more --processes"
-    return ""
 
 
 def judge_condition(condition: Condition, level: LevelTable) -> Judged:

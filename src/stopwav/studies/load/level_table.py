@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,9 +14,14 @@ from stopwav.record import Record
 from stopwav.speech.events import Floats
 from stopwav.speech.stored_trace import trace_lists
 from stopwav.speech.utterance import Utterance
+from stopwav.stats import nearest_rank
 from stopwav.studies.corpus_header import utterance_from_json
 from stopwav.studies.stored_fields import WrongValue
 from stopwav.studies.stream_table import StreamFaultError, StreamTable, StreamTableBuilder
+
+# Rules by which a level is the server's and not our own client's, fixed beforehand. A chunk is 100 ms of audio: 5 ms
+# are lost in what a listener notices, 50 ms are half a chunk.
+LATE_P99_S, LATE_MOST_S, BUSY_CLIENT = 0.005, 0.050, 0.80
 
 # A level: the target, its streams, and whether there were faulty sessions in it.
 LevelKey = tuple[str, int, bool]
@@ -67,6 +72,9 @@ class LevelTable:
     # Reference words of sessions that never sent audio.
     unheard_words: int
     is_virtual: bool
+    # Rounds of which nothing is here, because our own client was late in them, and why it was in the first.
+    invalid_rounds: int = 0
+    invalid_because: str = ""
 
     @property
     def unfinished(self) -> int:
@@ -98,7 +106,16 @@ def level_pieces(record: Record) -> dict[LevelKey, list[Piece]]:
 
 
 def read_level(utterances: Sequence[Utterance], streams: int, rounds: Mapping[int, Mapping[str, Any]]) -> LevelTable:
-    """Return the table of a level from the data of its rounds."""
+    """Return the table of a level from the data of its rounds: of those that are valid, unless none is."""
+    each = {index: _level_of(utterances, streams, {index: data}) for index, data in rounds.items()}
+    reasons = {index: invalid_reason(level) for index, level in each.items()}
+    valid = {index: data for index, data in rounds.items() if not reasons[index]}
+    dropped = [reasons[index] for index in rounds if index not in valid] if valid else []
+    kept = _level_of(utterances, streams, valid or rounds) if len(rounds) > 1 else next(iter(each.values()))
+    return replace(kept, invalid_rounds=len(dropped), invalid_because=dropped[0] if dropped else "")
+
+
+def _level_of(utterances: Sequence[Utterance], streams: int, rounds: Mapping[int, Mapping[str, Any]]) -> LevelTable:
     builder = _LevelBuilder(StreamTableBuilder(utterances, [hash(utterance) for utterance in utterances]))
     positions = {utterance.id: position for position, utterance in enumerate(utterances)}
     for index, data in rounds.items():
@@ -202,6 +219,20 @@ class _LevelBuilder:
             self.unheard_words,
             self.is_virtual,
         )
+
+
+def invalid_reason(level: LevelTable) -> str:
+    """Return why a level says nothing of the server, because our own client did not keep up; "" where it does."""
+    if level.is_virtual:
+        return ""
+    if level.lateness_s.size:
+        p99_s, most_s = nearest_rank(level.lateness_s, 0.99), float(level.lateness_s.max())
+        if p99_s > LATE_P99_S or most_s > LATE_MOST_S:
+            return f"this client sent chunks {1e3 * p99_s:.1f} ms late (P99), {1e3 * most_s:.0f} ms at most"
+    busiest = max((share for round_ in level.rounds for share in round_.processors), default=0.0)
+    if busiest > BUSY_CLIENT:
+        return f"this client used {100 * busiest:.0f} % of a core; give it more --processes"
+    return ""
 
 
 def by_reason(failures: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

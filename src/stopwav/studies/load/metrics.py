@@ -11,8 +11,8 @@ from stopwav.speech.events import Floats
 from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, nearest_rank, t_quantile
 from stopwav.studies.load.definitions import DEFINITIONS
-from stopwav.studies.load.judgement import invalid_reason, session_latencies, values_of
-from stopwav.studies.load.level_table import LevelRound, LevelTable
+from stopwav.studies.load.judgement import session_latencies, values_of
+from stopwav.studies.load.level_table import LevelRound, LevelTable, invalid_reason
 from stopwav.studies.load.objective import EVENTS
 
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)

@@ -142,6 +142,9 @@ def _level_warnings(judgement: Judgement, level: LevelTable) -> list[Caution]:
     warnings = []
     if judgement.verdict in ("invalid", "unstable"):
         warnings.append(Caution(judgement.verdict, judgement.reason))
+    if level.invalid_rounds:
+        counted = f"{level.invalid_rounds} of {len(level.rounds) + level.invalid_rounds} rounds"
+        warnings.append(Caution("invalid-round", f"{counted} not counted: {level.invalid_because}"))
     for judged in judgement.conditions:
         if judged.value is None and level.table and not judged.events:
             warnings.append(Caution("no-value", f"{judged.condition.text} cannot hold: {judged.note}"))

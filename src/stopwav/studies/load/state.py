@@ -56,7 +56,7 @@ def _state(
     record: Record, target: str, tables: Mapping[LevelKey, LevelTable], judged: Mapping[LevelKey, Judgement]
 ) -> TargetState:
     own = {key: pieces for key, pieces in level_pieces(record).items() if key[0] == target and not key[2]}
-    rounds = {key[1]: len(tables[key].rounds) for key in own if key in tables}
+    rounds = {key[1]: len(tables[key].rounds) + tables[key].invalid_rounds for key in own if key in tables}
     failed = {key[1]: len(pieces) for key, pieces in own.items() if key not in tables}
     newest = [piece for piece in record.pieces if piece.key[0] == "level" and piece.key[2] == target][-MOST_FAILURES:]
     given_up = len(newest) == MOST_FAILURES and all(piece.status != "ok" for piece in newest)
