@@ -15,6 +15,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "latency": {"engines": ["no-such"]},
     "grid": {"engine": "no-such"},
     "compare": {"engines": ["no-such", "other"]},
+    "load": {"targets": ["no-such"]},
     "loss": {"losses": ["no-such"]},
     "step": {"model": "no-such"},
 }
@@ -57,7 +58,9 @@ def test_from_python(study: str, setting: str) -> None:
             assert len(str(caught.value)) < 300
     # What is asked for may be as large as any machine can do.
     if "float" in annotation and "list" not in annotation:
-        checked(spec, **NEEDED[study], **{setting: float(MOST)})
+        # A soak holds a level, which has to be named.
+        level = {"streams": [4]} if setting == "soak_s" else {}
+        checked(spec, **NEEDED[study], **level, **{setting: float(MOST)})
 
 
 @by_setting
