@@ -127,4 +127,4 @@ def test_it_names_no_place_on_the_machine_that_made_it(stem: str) -> None:
 
 
 def test_they_are_small() -> None:
-    assert sum(path.stat().st_size for path in DATA.iterdir()) <= 520_000
+    assert sum(path.stat().st_size for path in DATA.iterdir()) <= 500_000
