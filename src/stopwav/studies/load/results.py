@@ -16,7 +16,7 @@ from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.load.state import TargetState, target_states
 from stopwav.studies.stored_fields import stored_spec
 
-# Longer waits of our own are told: the server did not read.
+# Chunks that waited longer than this in our client are reported: the server did not read.
 HELD_S = 0.1
 
 

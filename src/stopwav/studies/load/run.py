@@ -16,8 +16,9 @@ from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, utterance_from_json
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.load.corpus import choose_utterances
-from stopwav.studies.load.level_table import level_pieces
+from stopwav.studies.load.level_table import level_pieces, level_tables
 from stopwav.studies.load.plan import level_s, plan_level, steady_s
+from stopwav.studies.load.search import MOST_ROUNDS, LevelState
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.load.state import target_states
 from stopwav.studies.load.stored_pieces import missing_keys
@@ -156,26 +157,25 @@ def _listed(spec: LoadSpec, record: Record) -> list[Turn]:
             pieces = level_pieces(record)
             for faulty in (False, True) if spec.faults else (False,):
                 index = len(pieces.get((name, streams, faulty), ()))
-                if index < _rounds_wanted(spec, states[name].states.get(streams), index):
+                if index < _rounds_wanted(spec, states[name].states.get(streams)):
                     turns.append((name, streams, index, faulty))
     # First everything once.
     fewest = min((turn[2] for turn in turns), default=0)
     return [turn for turn in turns if turn[2] == fewest]
 
 
-def _rounds_wanted(spec: LoadSpec, state: object, done: int) -> int:
+def _rounds_wanted(spec: LoadSpec, state: LevelState | None) -> int:
+    """How many rounds of a listed level are measured in all: under a budget until it is settled."""
     if spec.soak_s is not None:
         return spec.rounds or 1
     if spec.rounds is not None:
         return spec.rounds
-    settled = bool(getattr(state, "settled", False))
-    return 1 if settled and not spec.faults else 4
+    settled = state is not None and state.settled
+    return 1 if settled and not spec.faults else MOST_ROUNDS
 
 
 def _steady_s(spec: LoadSpec, record: Record, turn: Turn, lengths_s: Sequence[float]) -> float:
     name, streams, index, faulty = turn
-    from stopwav.studies.load.level_table import level_tables
-
     table = level_tables(record).get((name, streams, faulty))
     return steady_s(spec, streams, lengths_s, index, 0 if table is None else table.sessions)
 

@@ -62,7 +62,7 @@ class LoadSpec(BudgetedSpec):
         default=1, gt=0, le=64
     )
     max_batch: Annotated[
-        int | None, Option("Streams that an engine may advance in one step, where it can; default: its own.")
+        int | None, Option("Streams that an engine may advance in one step, where it can; default: that of `serve`.")
     ] = Field(default=None, gt=0)
     max_wait_ms: Annotated[
         float | None, Option("How long such a step may wait for more streams to be due; default: that of `serve`.")
