@@ -123,6 +123,18 @@ def test_a_cell_near_the_memory_limit_has_a_process_of_its_own(tmp_path: Path) -
     assert not near(0.5, GridCell(1, 5))
 
 
+def test_a_cell_no_larger_than_one_that_had_room_shares_its_process(tmp_path: Path) -> None:
+    """From 1 s × 4 alone, 90 MB of model and 14 MB, 8 s × 1 would be predicted to take 90 + 224 MB."""
+    sizes: dict[str, Any] = {"durations": [1, 8], "batch_sizes": [1, 4], "rounds": 1, "complete": False}
+    record = made_up(tmp_path, lambda cell, index: 1.0, **sizes)
+    spec = GridSpec(engine="made-up", memory_limit_gb=0.5)
+    cells = dict(measurements(record))
+    short = {GridCell(1, 4): cells[GridCell(1, 4)]}
+    assert is_near_limit(spec, {}, short, GridCell(8, 1))
+    both = {**short, GridCell(8, 4): cells[GridCell(8, 4)]}  # which took 90 + 42 MB
+    assert not is_near_limit(spec, {}, both, GridCell(8, 1))
+
+
 def test_a_large_cell_opens_its_process(tmp_path: Path) -> None:
     """200 MB and 400 MB under a limit of 0.75 GB."""
     sizes: dict[str, Any] = {"durations": [1, 2], "batch_sizes": [1], "memory_limit_gb": 0.75}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -53,27 +54,36 @@ def is_near_limit(
 ) -> bool:
     """Return whether a cell may come near the limit of the machine's memory, of the host or of the device.
 
-    Its peak is that of the largest cell below it, in proportion to the audio, and to the duration once more where that
-    is longer: the memory of attention grows with its square.
+    It takes no more than a cell that is at least as long and as wide. Without one, its peak is that of the largest cell
+    below it, in proportion to the audio, and to the duration once more where that is longer: the memory of attention
+    grows with its square.
     """
-    below = [
-        (other, measurement)
+    share = partial(_largest_share, spec, machine)
+    larger = [
+        share(measurement, 1.0)
         for other, measurement in measured.items()
-        if other.audio_s <= cell.audio_s and measurement.good
+        if other.duration_s >= cell.duration_s and other.batch_size >= cell.batch_size
     ]
+    if known := [peak_share for peak_share in larger if peak_share is not None]:
+        return min(known) > NEAR_SHARE
+    below = [other for other in measured if other.audio_s <= cell.audio_s and measured[other].good]
     if not below:
         return False
-    nearest, measurement = max(below, key=lambda pair: (pair[0].audio_s, pair[0].duration_s))
+    nearest = max(below, key=lambda other: (other.audio_s, other.duration_s))
     growth = cell.audio_s / nearest.audio_s * max(1.0, cell.duration_s / nearest.duration_s)
+    return (share(measured[nearest], growth) or 0.0) > NEAR_SHARE
+
+
+def _largest_share(spec: GridSpec, machine: Mapping[str, Any], measurement: Measurement, growth: float) -> float | None:
+    """The largest share of a limit that a cell takes whose peaks are so many times these over the loaded model."""
+    shares = []
     for round_ in measurement.good:
         host, cuda = round_.memory, round_.cuda_memory
         peaks = [] if host is None else [(host.baseline_bytes, host.peak_bytes, _host_limit_bytes(spec, machine))]
         if cuda is not None:
             peaks.append((cuda.baseline.device_bytes, cuda.peak.device_bytes, _device_limit_bytes(spec, machine)))
-        for baseline, peak, limit in peaks:
-            if baseline + growth * (peak - baseline) > NEAR_SHARE * limit:
-                return True
-    return False
+        shares += [(baseline + growth * (peak - baseline)) / limit for baseline, peak, limit in peaks]
+    return max(shares, default=None)
 
 
 def _host_limit_bytes(spec: GridSpec, machine: Mapping[str, Any]) -> float:
