@@ -7,12 +7,13 @@ Without an engine, the engine is a CTC model of wav2vec2-base's size with random
 process for each cell is a grid of that cell alone. Both take turns, round by round, so that a drift of the machine
 affects both. Two ways agree on a cell if the 95 % interval of the ratio of their real-time factors (Welch's, on the
 logarithms of the medians of rounds, as in `stopwav diff`) includes 1, which needs two rounds; for equal cells that
-fails once in twenty. Prints Markdown.
+fails once in twenty. Prints Markdown after every round.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -135,9 +136,11 @@ def main() -> None:
                     for rows, columns in grids[name]
                 ]
                 ways[name].take(records, time.perf_counter() - start_s)
-        machine = describe()
-        print(f"{chosen.engine or 'wav2vec2'} on {chosen.device or machine.cpu}, {machine.logical_cores} cores\n")
-        report(ways["one"], ways["each"])
+                print(f"round {index + 1}, {name}: {ways[name].took_s[-1]:.0f} s", file=sys.stderr, flush=True)
+            # After each round, so that a benchmark that is cut still says what it has.
+            machine = describe()
+            print(f"{chosen.engine or 'wav2vec2'} on {chosen.device or machine.cpu}, {machine.logical_cores} cores\n")
+            report(ways["one"], ways["each"])
 
 
 if __name__ == "__main__":
