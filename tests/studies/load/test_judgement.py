@@ -18,13 +18,19 @@ def spread(sessions):
     return [{**fields, "begin_s": 20.0 * place / len(sessions)} for place, fields in enumerate(sessions)]
 
 
+def two_rounds(sessions):
+    """The level of these sessions, the second half of them in a fresh round."""
+    half = len(sessions) // 2
+    return level(spread(sessions[:half]), spread(sessions[half:]))
+
+
 def only(judgement):
     (judged,) = judgement.conditions
     return judged
 
 
 def test_a_level_that_holds_and_is_sure():
-    judgement = judge(WORDS, level(spread([session()] * 150)))
+    judgement = judge(WORDS, two_rounds([session()] * 150))
     judged = only(judgement)
     assert (judgement.verdict, judgement.sure) == ("holds", True)
     assert judged.value == pytest.approx(0.2)
@@ -38,8 +44,15 @@ def test_a_level_that_holds_in_few_sessions_is_not_sure():
     assert (judgement.verdict, judgement.sure) == ("holds", False)
 
 
+def test_what_a_single_round_shows_is_not_sure():
+    one_round = judge(WORDS, level(spread([session()] * 150)))
+    assert (one_round.verdict, one_round.sure, one_round.shown_failing) == ("holds", False, False)
+    one_round = judge(WORDS, level(spread([session(second=1.2)] * 20)))
+    assert (one_round.verdict, one_round.sure, one_round.shown_failing) == ("fails", False, True)
+
+
 def test_a_level_that_surely_fails():
-    judgement = judge(WORDS, level(spread([session(second=1.2)] * 20)))
+    judgement = judge(WORDS, two_rounds([session(second=1.2)] * 20))
     assert (judgement.verdict, judgement.sure) == ("fails", True)
     assert only(judgement).over == 0.5
     assert only(judgement).value == pytest.approx(1.2)
@@ -90,7 +103,7 @@ def test_failed_sessions_are_a_share_of_all():
 
 
 def test_no_failure_at_all_is_taken_as_few_enough_and_said():
-    judgement = judge(FAILURES, level([session()] * 10))
+    judgement = judge(FAILURES, two_rounds([session()] * 10))
     assert (judgement.verdict, judgement.sure) == ("holds", True)
     assert only(judgement).note == "none of 10 sessions failed, which does not show failed<1%"
     some = judge(FAILURES, level([session()] * 200 + [failed()]))
@@ -128,7 +141,7 @@ def rising(count=40, by_s=0.5, seed=0, rounds_s=0.0):
 
 
 def test_a_server_that_falls_behind_is_unstable_though_its_objective_holds():
-    judgement = judge(FINALS, level(rising(by_s=0.4)))
+    judgement = judge(FINALS, level(rising(by_s=0.4), rising(by_s=0.4, seed=1)))
     assert all(judged.holds for judged in judgement.conditions)
     assert (judgement.verdict, judgement.sure) == ("unstable", True)
     assert judgement.rise_s == pytest.approx(0.4, abs=0.05)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stopwav.stats.exceedance import Share, log_evidence
+from stopwav.studies.load.judgement import FEWEST_ROUNDS
 from stopwav.studies.load.search import (
     MOST_MEASURED,
     MOST_ROUNDS,
@@ -54,7 +55,8 @@ class ScriptedServer:
             self._late[streams] = self._late.get(streams, 0) + (self._generator.random() < self.chance(streams))
         late, sessions = self._late[streams], self._sessions[streams]
         holds = late <= LIMIT * sessions
-        self.states[streams] = LevelState(holds, side(late, sessions) == ("below" if holds else "above"), rounds + 1)
+        sure = rounds + 1 >= FEWEST_ROUNDS and side(late, sessions) == ("below" if holds else "above")
+        self.states[streams] = LevelState(holds, sure, rounds + 1)
 
     def search(self, most=MOST_STREAMS):
         """Search to the end, and return the rounds that it took."""

@@ -20,6 +20,8 @@ from stopwav.studies.stream_facts import StreamFacts
 LEAST_RISE_S = 0.2
 # A slope of fewer sessions is chance.
 FEWEST_FOR_SLOPE = 8
+# Sessions of one process are disturbed together: whatever a single round shows is confirmed in a fresh one.
+FEWEST_ROUNDS = 2
 
 Verdict = Literal["holds", "fails", "unstable", "invalid"]
 
@@ -49,6 +51,11 @@ class Judgement:
     # Seconds by which latency rises in the course of the level, where that is shown.
     rise_s: float | None = None
 
+    @property
+    def shown_failing(self) -> bool:
+        """Whether the sessions so far show that the objective does not hold."""
+        return self.verdict == "unstable" or any(judged.side == "above" for judged in self.conditions)
+
     def state(self, rounds: int) -> LevelState:
         """Return what a search has to know."""
         return LevelState(self.verdict == "holds", self.sure, rounds)
@@ -60,14 +67,14 @@ def judge(objective: Objective, level: LevelTable) -> Judgement:
     reason = invalid_reason(level)
     if reason:
         return Judgement("invalid", False, conditions, reason)
+    confirmed = len(level.rounds) >= FEWEST_ROUNDS
     rise_s = latency_rise(level)
     if rise_s is not None:
         reason = f"latency rises by {rise_s:.1f} s in the course of the level"
-        return Judgement("unstable", True, conditions, reason, rise_s)
-    failing = [judged for judged in conditions if not judged.holds]
-    if failing:
-        return Judgement("fails", any(judged.side == "above" for judged in conditions), conditions)
-    return Judgement("holds", all(judged.side == "below" for judged in conditions), conditions)
+        return Judgement("unstable", confirmed, conditions, reason, rise_s)
+    if all(judged.holds for judged in conditions):
+        return Judgement("holds", confirmed and all(judged.side == "below" for judged in conditions), conditions)
+    return Judgement("fails", confirmed and any(judged.side == "above" for judged in conditions), conditions)
 
 
 def judge_condition(condition: Condition, level: LevelTable) -> Judged:

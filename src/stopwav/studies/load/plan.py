@@ -32,13 +32,18 @@ def patience_s(objective: Objective) -> float:
     return max(PATIENCE_S, 2 * objective.longest_limit_s)
 
 
-def steady_s(spec: LoadSpec, streams: int, lengths_s: Sequence[float], rounds: int, sessions: int) -> float:
-    """Return how long the part of a level that counts lasts in its next round; `sessions` were measured before."""
+def steady_s(
+    spec: LoadSpec, streams: int, lengths_s: Sequence[float], rounds: int, sessions: int, failing: bool = False
+) -> float:
+    """Return how long the part of a level that counts lasts in its next round.
+
+    `sessions` were measured before. Where these show that it is `failing`, another look confirms it.
+    """
     if spec.soak_s is not None:
         return spec.soak_s
     if not spec.is_budgeted:
         return THOROUGH_S
-    if rounds == 0:
+    if rounds == 0 or failing:
         return min(LOOK_S, LONGEST_SHARE * spec.total_s)
     mean_s = sum(lengths_s) / len(lengths_s)
     # Some more than are needed: a few are late by chance.

@@ -16,6 +16,7 @@ from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, utterance_from_json
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.load.corpus import choose_utterances
+from stopwav.studies.load.judgement import judge
 from stopwav.studies.load.level_table import level_pieces, level_tables
 from stopwav.studies.load.plan import level_s, plan_level, steady_s
 from stopwav.studies.load.search import MOST_ROUNDS, LevelState
@@ -177,7 +178,9 @@ def _rounds_wanted(spec: LoadSpec, state: LevelState | None) -> int:
 def _steady_s(spec: LoadSpec, record: Record, turn: Turn, lengths_s: Sequence[float]) -> float:
     name, streams, index, faulty = turn
     table = level_tables(record).get((name, streams, faulty))
-    return steady_s(spec, streams, lengths_s, index, 0 if table is None else table.sessions)
+    if table is None:
+        return steady_s(spec, streams, lengths_s, index, 0)
+    return steady_s(spec, streams, lengths_s, index, table.sessions, judge(spec.objective, table).shown_failing)
 
 
 def _task(spec: LoadSpec, turn: Turn) -> str:
