@@ -142,7 +142,7 @@ def _served(spec: LoadSpec) -> str:
 
 
 def _note(spec: LoadSpec) -> Note:
-    sure = "open: not sure yet; what is sure is so by evidence that may be looked at at any time"
+    sure = "open: more sessions are needed to be sure"
     client = (
         "" if spec.pace == "virtual" else "; a level is invalid if this client was late (P99 over 5 ms, or 50 ms once)"
     )
