@@ -153,7 +153,7 @@ def test_a_search_goes_on_after_a_round_that_failed() -> None:
     spec = LoadSpec(targets=["fake"])
     (crashed,) = load_run([MadeLevel(1, failed=("crashed", "killed"))]).pieces
     _, again = load_run([MadeLevel(1)], rounds=2).pieces
-    (above,) = load_run([MadeLevel(2, final_s=2.0)]).pieces
+    above, above_again = load_run([MadeLevel(2, final_s=2.0)], rounds=2).pieces
 
     def following(*pieces: Piece) -> list[tuple[str, int, int, bool]]:
         header = load_run([MadeLevel(1)], streams=None).header
@@ -161,8 +161,9 @@ def test_a_search_goes_on_after_a_round_that_failed() -> None:
 
     assert following(crashed) == [("fake", 1, 1, False)]
     assert following(crashed, again) == [("fake", 2, 0, False)]
-    # At the edge a level is measured again, in a round that no piece has.
-    assert following(crashed, again, above) == [("fake", 1, 2, False)]
+    # What clearly failed is confirmed, then the edge is measured again: in a round that no piece has.
+    assert following(crashed, again, above) == [("fake", 2, 1, False)]
+    assert following(crashed, again, above, above_again) == [("fake", 1, 2, False)]
 
 
 def test_json_is_what_the_design_says(tmp_path: Path) -> None:
