@@ -147,7 +147,9 @@ def check(states):
 
 
 levels = st.dictionaries(
-    st.integers(1, 200), st.builds(LevelState, st.booleans(), st.booleans(), st.integers(1, 4), st.booleans()), max_size=12
+    st.integers(1, 200),
+    st.builds(LevelState, st.booleans(), st.booleans(), st.integers(1, 4), st.booleans()),
+    max_size=12,
 )
 
 
