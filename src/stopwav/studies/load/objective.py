@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stopwav.errors import StopwavError, suggestion
+from stopwav.studies.limit import parse_limit
 
 # What a condition may be about, and what one event of it is: each has one value per word or per session, or is a share
 # of all sessions or words.
@@ -90,8 +91,6 @@ PRESETS: Mapping[str, tuple[Condition, ...]] = {
 }
 DEFAULT = "voice-agent"
 
-_CONDITION = re.compile(r"(?P<metric>[a-z_0-9]+)\s*<=?\s*(?P<limit>[0-9.]+)\s*(?P<unit>ms|s|%)?")
-
 
 def parse_objective(text: str) -> Objective:
     """Return the objective that a text names: a preset, or conditions with commas between them."""
@@ -110,32 +109,21 @@ def parse_objective(text: str) -> Objective:
 
 
 def _parse_condition(text: str) -> Condition:
-    match = _CONDITION.fullmatch(text)
-    if match is None:
+    limit = parse_limit(text)
+    if limit is None or limit.relation not in ("<", "<="):
         if re.fullmatch(r"[a-z-]+", text):
             raise StopwavError(f"unknown objective {text!r}; {suggestion(text, PRESETS)}")
         raise StopwavError(
             f"{text!r} is not a condition such as word_latency_p95<1.0, final_latency_p95<800ms, failed<1%"
         )
-    metric, unit = match["metric"], match["unit"]
-    try:
-        number = float(match["limit"])
-    except ValueError:
-        raise StopwavError(f"{text!r}: {match['limit']!r} is not a number") from None
-    if metric in SHARES:
-        return Condition(metric, _share(text, number, unit))
-    family, _, percent = metric.rpartition("_p")
+    if limit.metric in SHARES:
+        if limit.unit or not 0 < limit.number < 1:
+            raise StopwavError(f"{text!r}: a limit of a share is above 0 and below 100 %, such as 1% or 0.01")
+        return Condition(limit.metric, limit.number)
+    family, _, percent = limit.metric.rpartition("_p")
     if family not in EVENTS or not percent.isdigit() or not 1 <= int(percent) <= 99:
         known = [*(f"{name}_p95" for name in EVENTS), *SHARES]
-        raise StopwavError(f"{text!r}: there is no metric {metric!r}; {suggestion(metric, known)}")
-    limit_s = number / 1000 if unit == "ms" else number
-    if unit == "%" or not LEAST_LIMIT_S <= limit_s <= MOST_LIMIT_S:
-        raise StopwavError(f"{text!r}: a limit of {metric} is a time from 1 ms to 1 h, such as 0.8 or 800ms")
-    return Condition(metric, limit_s)
-
-
-def _share(text: str, number: float, unit: str | None) -> float:
-    share = number / 100 if unit == "%" else number
-    if unit in ("s", "ms") or not 0 < share < 1:
-        raise StopwavError(f"{text!r}: a limit of a share is above 0 and below 100 %, such as 1% or 0.01")
-    return share
+        raise StopwavError(f"{text!r}: there is no metric {limit.metric!r}; {suggestion(limit.metric, known)}")
+    if limit.unit not in (None, "s") or not LEAST_LIMIT_S <= limit.number <= MOST_LIMIT_S:
+        raise StopwavError(f"{text!r}: a limit of {limit.metric} is a time from 1 ms to 1 h, such as 0.8 or 800ms")
+    return Condition(limit.metric, limit.number)
