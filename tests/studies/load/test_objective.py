@@ -3,7 +3,7 @@
 import pytest
 
 from stopwav.errors import StopwavError
-from stopwav.studies.load.objective import DEFAULT, EVENTS, PRESETS, ObjectiveCondition, Objective, parse_objective
+from stopwav.studies.load.objective import DEFAULT, EVENTS, PRESETS, Objective, ObjectiveCondition, parse_objective
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -35,7 +35,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ConditionOutcome:
     """A condition judged by one result: its name, the number with its interval, and why it is not decided."""
 
     condition: Condition
@@ -65,19 +65,21 @@ def parse_condition(text: str) -> Condition:
     return Condition(limit, *name)
 
 
-def judge(condition: Condition, result: Result) -> Outcome:
+def judge(condition: Condition, result: Result) -> ConditionOutcome:
     """Return whether a result is known to meet a condition, by its whole 95 % interval."""
     estimate = result.metrics.get(condition.limit.metric)
     if estimate is None:
         reason = f"the result is {result.status}" if result.status != "ok" else "the result has no such metric"
-        return Outcome(condition, result.name, "absent", Estimate(None, note=reason), reason)
+        return ConditionOutcome(condition, result.name, "absent", Estimate(None, note=reason), reason)
     if estimate.value is None:
-        return Outcome(condition, result.name, "absent", estimate, estimate.note)
+        return ConditionOutcome(condition, result.name, "absent", estimate, estimate.note)
     outcome = _side(condition.limit, estimate)
-    return Outcome(condition, result.name, outcome, estimate, _why_open(estimate) if outcome == "undecided" else "")
+    return ConditionOutcome(
+        condition, result.name, outcome, estimate, _why_open(estimate) if outcome == "undecided" else ""
+    )
 
 
-def judge_run(conditions: Sequence[Condition], run: StudyRun) -> list[Outcome]:
+def judge_run(conditions: Sequence[Condition], run: StudyRun) -> list[ConditionOutcome]:
     """Return whether each condition is met by every result that it is about; one that no result can answer is absent.
 
     It is about the result that it names or, without a name, about all of those kinds of which some have the metric.
@@ -102,7 +104,7 @@ def check_condition(condition: Condition, definitions: Definitions) -> None:
         raise StopwavError(f"{condition.text!r}: {limit.metric} is a share; for percent write {example}")
 
 
-def _judged(condition: Condition, run: StudyRun) -> list[Outcome]:
+def _judged(condition: Condition, run: StudyRun) -> list[ConditionOutcome]:
     if condition.of:
         asked = [result for result in run.results if result.name == condition.of]
         if not asked:
@@ -114,7 +116,7 @@ def _judged(condition: Condition, run: StudyRun) -> list[Outcome]:
     if asked:
         return [judge(condition, result) for result in asked]
     reason = "no result has this metric"
-    return [Outcome(condition, "", "absent", Estimate(None, note=reason), reason)]
+    return [ConditionOutcome(condition, "", "absent", Estimate(None, note=reason), reason)]
 
 
 def _is_left_out(result: Result, run: StudyRun) -> bool:

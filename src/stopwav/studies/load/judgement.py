@@ -11,7 +11,7 @@ from stopwav.speech.events import Floats, Integers
 from stopwav.stats import nearest_rank, t_quantile
 from stopwav.stats.exceedance import Share, Side, clustered_share
 from stopwav.studies.load.level_table import LevelTable, invalid_reason
-from stopwav.studies.load.objective import EVENTS, ObjectiveCondition, Objective
+from stopwav.studies.load.objective import EVENTS, Objective, ObjectiveCondition
 from stopwav.studies.load.search import LevelState
 from stopwav.studies.stream_facts import StreamFacts
 
