@@ -11,7 +11,7 @@ from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import WORDS, Change
 from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
-from stopwav.studies.diff.diff import Diff
+from stopwav.studies.diff.diff import Diff, ItemDiff
 from stopwav.studies.diff.gate import Gate, RaceFacts
 from stopwav.studies.study import find_study
 
@@ -28,6 +28,10 @@ _UNPAIRED: dict[Rule, str] = {
     "anytime": f"log round values, {rule_text('anytime')}",
 }
 _HOLM = "Holm over all rows: 95 % for all of them together"
+_CLAIMS = tuple(dict.fromkeys(word for words in WORDS.values() for word in reversed(words)))
+# A step has hundreds of rows: those at these depths are shown, unless they are more than so many, and what changed.
+OUTERMOST, MOST_PARTS = 1, 40
+MOST_PART_FINDINGS = 5
 
 
 def diff_document(diff: Diff) -> Document:
@@ -66,42 +70,84 @@ def _unpaired(diff: Diff) -> str:
 
 def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
     definitions = find_study(diff.study).definitions
-    tables = tuple(_table(item.name, item.changes, definitions) for item in diff.items if item.changes)
+    wholes, parts = ([item for item in diff.items if bool(item.part) == is_part] for is_part in (False, True))
+    tables = tuple(_table(item.name, item.changes, definitions) for item in wholes if item.changes)
     remarks = tuple(_remarks(diff))
     return Document(
         title,
         (
             *places,
             *tables,
+            *_part_tables(parts, definitions),
             Note(method),
             Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
-        findings=(*outcome, *(f"{item.name}: {_finding(item.changes, definitions)}" for item in diff.items)),
+        findings=(
+            *outcome,
+            *(f"{item.name}: {_finding(item.changes, definitions)}" for item in wholes),
+            *_part_findings(parts, definitions),
+        ),
     )
 
 
+def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[Block]:
+    """A table per metric of parts, as they stand in the tree."""
+    shown = _shown_parts(parts)
+    for metric in dict.fromkeys(change.metric for item in shown for change in item.changes):
+        rows = [
+            Row(tuple(map(Cell, ("\u2003" * item.depth + item.part, *_cells(change)))))
+            for item in shown
+            for change in item.changes
+            if change.metric == metric
+        ]
+        columns = (Column("part", "left", fold=True, least=20), *_COLUMNS[1:])
+        yield Table(columns, tuple(rows), title=definitions.short_title(metric))
+    if len(shown) < len(parts):
+        yield Note(f"{len(shown)} of {len(parts)} parts: the outermost, and those that changed; --json has all")
+
+
+def _shown_parts(parts: Sequence[ItemDiff]) -> list[ItemDiff]:
+    """The outermost parts, unless they are many, and those with a change that is claimed, after what they stand in."""
+    outermost = sum(item.depth <= OUTERMOST for item in parts) <= MOST_PARTS
+    shown: dict[str, ItemDiff] = {}
+    around: list[ItemDiff] = []
+    for item in parts:
+        around = [*around[: item.depth], item]
+        if outermost and item.depth <= OUTERMOST:
+            shown[item.name] = item
+        if any(change.verdict in _CLAIMS for change in item.changes):
+            shown |= {outer.name: outer for outer in around}
+    return list(shown.values())
+
+
+def _part_findings(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[str]:
+    """The first parts that changed, and how many more did."""
+    changed = [item for item in parts if any(change.verdict in _CLAIMS for change in item.changes)]
+    for item in changed[:MOST_PART_FINDINGS]:
+        yield f"{item.name}: {_finding(item.changes, definitions)}"
+    if len(changed) > MOST_PART_FINDINGS:
+        yield f"{len(changed) - MOST_PART_FINDINGS} more parts changed"
+    if parts and not changed:
+        yield f"{counted(len(parts), 'part')}: no change beyond the thresholds"
+
+
 def _table(name: str, changes: Sequence[Change], definitions: Definitions) -> Table:
-    rows = [
-        (
-            definitions.short_title(change.metric),
-            amount_text(change, change.a),
-            amount_text(change, change.b),
-            effect_text(change),
-            verdict_text(change),
-        )
-        for change in changes
-    ]
+    rows = [(definitions.short_title(change.metric), *_cells(change)) for change in changes]
     return Table(_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows), title=name)
+
+
+def _cells(change: Change) -> tuple[str, ...]:
+    """Both numbers, their ratio or difference, and the verdict."""
+    return amount_text(change, change.a), amount_text(change, change.b), effect_text(change), verdict_text(change)
 
 
 def _finding(changes: Sequence[Change], definitions: Definitions) -> str:
     """The changes in one sentence: the verdicts that claim a change, then how many are open."""
     if not changes:
         return "nothing to compare"
-    claims = [word for words in WORDS.values() for word in reversed(words)]
     parts = []
-    for claim in claims:
+    for claim in _CLAIMS:
         titles = [definitions.short_title(change.metric) for change in changes if change.verdict == claim]
         if titles:
             parts.append(f"{claim} in {', '.join(titles)}")
