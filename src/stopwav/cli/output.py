@@ -30,6 +30,9 @@ T = TypeVar("T")
 # How a command ended, for the shell: all was measured (0), a part was not, nothing was, or Ctrl-C.
 EXIT_PARTLY = 1
 EXIT_UNUSABLE = 2
+# Of a gate: a condition is violated, or not known to hold.
+EXIT_VIOLATED = 3
+EXIT_UNDECIDED = 4
 EXIT_INTERRUPTED = 130
 # By SIGTERM, which ends it as Ctrl-C does.
 EXIT_TERMINATED = 143

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stopwav.errors import StopwavError
@@ -44,11 +44,13 @@ class Limit:
     number: float
     # The unit of results that it was written in, as a multiple of it or as it is; None where it was written without.
     unit: str | None = None
+    # The number with its unit, as it was written.
+    written: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
         """The limit as it is written; read again, it is the same."""
-        return f"{self.metric} {self.relation} {self.number:.12g}{self.unit or ''}"
+        return f"{self.metric} {self.relation} {self.written or f'{self.number:.12g}'}"
 
 
 def parse_limit(text: str) -> Limit | None:
@@ -64,9 +66,10 @@ def parse_limit(text: str) -> Limit | None:
         raise StopwavError(f"{text!r}: {match['number']} is larger than any number here")
     relation: Relation = match["relation"]  # type: ignore[assignment]
     if not match["unit"]:
-        return Limit(match["metric"], relation, number)
+        return Limit(match["metric"], relation, number, written=match["number"])
     if match["unit"] not in UNITS:
         raise StopwavError(f"{text!r}: unknown unit {match['unit']!r}; there are {', '.join(UNITS)}")
     unit, factor = UNITS[match["unit"]]
     # 12.5 % is 0.125, and not 0.12500000000000003: a limit is shown as it was written.
-    return Limit(match["metric"], relation, float(f"{number * factor:.15g}"), unit)
+    written = match["number"] + match["unit"]
+    return Limit(match["metric"], relation, float(f"{number * factor:.15g}"), unit, written)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from stopwav.errors import StopwavError, suggestion
 from stopwav.record import Result
 from stopwav.stats import Estimate
-from stopwav.studies.definition import Definition, Definitions
+from stopwav.studies.definition import Definitions
 from stopwav.studies.limit import Limit, parse_limit
 from stopwav.studies.study import StudyRun
 
@@ -99,7 +99,7 @@ def check_condition(condition: Condition, definitions: Definitions) -> None:
     if limit.unit is not None and limit.unit != definition.unit:
         unit = f"is in {definition.unit}" if definition.unit else "has no unit"
         raise StopwavError(f"{condition.text!r}: {limit.metric} {unit}")
-    if _is_share(definition) and limit.unit is None and limit.number >= 1:
+    if definition.is_share and limit.unit is None and limit.number >= 1:
         example = f"{limit.metric} {limit.relation} {limit.number:g}%"
         raise StopwavError(f"{condition.text!r}: {limit.metric} is a share; for percent write {example}")
 
@@ -139,11 +139,6 @@ def _why_open(estimate: Estimate) -> str:
     if estimate.low is None and estimate.high is None:
         return f"it has no interval{f': {estimate.note}' if estimate.note else ''}; measure more rounds or utterances"
     return "its interval contains the limit; measure more rounds or utterances"
-
-
-def _is_share(definition: Definition) -> bool:
-    """Whether tables show it in percent: who writes 5 then means 5 %, and not 500 %."""
-    return definition.unit == "" and definition.scale == 100.0
 
 
 def _nearest(limit: Limit, definitions: Definitions) -> str:

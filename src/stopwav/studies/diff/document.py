@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
-from stopwav.report.text import amount_text, counted, effect_text, verdict_text
+from stopwav.report.text import DASH, amount_text, counted, effect_text, format_bytes, format_interval, verdict_text
 from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import WORDS, Change
 from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
+from stopwav.studies.diff.condition import ConditionOutcome
 from stopwav.studies.diff.diff import Diff, ItemDiff
 from stopwav.studies.diff.gate import Gate, RaceFacts
+from stopwav.studies.diff.requirements import Requirements
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
@@ -22,6 +24,14 @@ _COLUMNS = (
     Column("b / a [interval]"),
     Column("verdict", "left", fold=True),
 )
+_REQUIREMENT_COLUMNS = (
+    Column("condition", "left", fold=True, least=20),
+    Column("result", "left", fold=True),
+    Column("value [95 % CI]"),
+    Column("outcome", "left", fold=True),
+)
+_UNMET = {"fails": "failed", "absent": "failed, as a number is missing", "undecided": "undecided"}
+_BY_INTERVAL = "a condition holds where the whole 95 % interval does, and fails where none of it does"
 # How far the interval of two separate runs reaches, by rule; that of a race is named by the rule alone.
 _UNPAIRED: dict[Rule, str] = {
     "fixed": "Welch's t on log round values",
@@ -55,6 +65,38 @@ def gate_document(gate: Gate) -> Document:
         )
     outcome = "passed" if gate.passed else "failed"
     return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)), _method(gate))
+
+
+def requirements_document(requirements: Requirements) -> Document:
+    """Return each condition with the numbers that it is judged by, and whether all hold."""
+    definitions = find_study(requirements.study).definitions
+    rows = [
+        (
+            judged.condition.text,
+            judged.name or DASH,
+            _measured(judged, definitions),
+            judged.outcome if judged.outcome in ("holds", "fails") else f"{judged.outcome}: {judged.reason}",
+        )
+        for judged in requirements.outcomes
+    ]
+    table = Table(_REQUIREMENT_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows))
+    outcome = "passed" if requirements.passed else _UNMET[requirements.outcome]
+    return Document(
+        f"gate {outcome}",
+        (Note(f"the run: {requirements.run}", quiet=False), table, Note(_BY_INTERVAL)),
+        findings=(f"stopwav gate: {outcome}",),
+    )
+
+
+def _measured(judged: ConditionOutcome, definitions: Definitions) -> str:
+    """The number with its interval; a share in percent, as tables show it."""
+    estimate, definition = judged.estimate, definitions.find(judged.condition.limit.metric)
+    if estimate.value is None:
+        return DASH
+    if estimate.unit == "B":
+        return format_bytes(estimate.value)
+    is_share = definition is not None and definition.is_share
+    return f"{format_interval(estimate, 100.0 if is_share else 1.0)} {'%' if is_share else estimate.unit}".rstrip()
 
 
 def _method(gate: Gate) -> str:

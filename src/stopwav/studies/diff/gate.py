@@ -246,12 +246,17 @@ def _read(runs: Sequence[Run], allow_incomplete: bool) -> list[Record]:
     """The runs, each complete unless one need not be."""
     records = [read_run(run) for run in runs]
     for record in records:
-        if not record.complete and not allow_incomplete:
-            raise StopwavError(
-                f"{record.path}: the run is not complete, and what it lacks might have failed; continue it with "
-                "--resume, or add --allow-incomplete to judge what is there"
-            )
+        check_complete(record, allow_incomplete)
     return records
+
+
+def check_complete(record: Record, allow_incomplete: bool) -> None:
+    """Raise for a run that stopped early, unless it need not be complete."""
+    if not record.complete and not allow_incomplete:
+        raise StopwavError(
+            f"{record.path}: the run is not complete, and what it lacks might have failed; continue it with "
+            "--resume, or add --allow-incomplete to judge what is there"
+        )
 
 
 def _check_number(runs: Sequence[Run]) -> None:
