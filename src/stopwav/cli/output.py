@@ -57,8 +57,11 @@ def print_run(
 
 
 def report_resumed(record: Record) -> None:
-    """Say how many pieces of a run an earlier command had measured."""
-    if record.previous_count:
+    """Say how many pieces of a run an earlier command had measured, or that there was nothing left to measure."""
+    if record.complete and record.previous_count == len(record.pieces):
+        hint = "leave out --resume to measure again"
+        print(f"stopwav: {record.path} is complete: nothing was measured; {hint}", file=sys.stderr)
+    elif record.previous_count:
         from stopwav.report.text import counted
 
         pieces = counted(record.previous_count, "piece")

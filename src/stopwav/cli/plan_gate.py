@@ -57,9 +57,8 @@ class PlanJudge:
 
         if measured not in (0, EXIT_PARTLY):
             return measured
-        return next(
-            (code for code in (EXIT_VIOLATED, EXIT_PARTLY, EXIT_UNDECIDED) if code in (measured, *self.codes)), 0
-        )
+        by_weight = (EXIT_VIOLATED, EXIT_PARTLY, EXIT_UNDECIDED)
+        return next((code for code in by_weight if code in (measured, *self.codes)), 0)
 
 
 def _codes(outcome: PlanOutcome) -> list[int]:

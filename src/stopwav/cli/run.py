@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwav.cli.options import QUICK, EveryMetric, Json, NoHtml, Quick, Scientific
+from stopwav.errors import StopwavError
 from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
@@ -46,10 +47,11 @@ def run(
     ] = False,
     gate: Annotated[
         bool,
-        typer.Option("--gate", help="Hold the runs to the conditions under `gate` in the file; see its exit codes."),
+        typer.Option("--gate", help="Hold the runs to the conditions under `gate` in the file; see Exit codes."),
     ] = False,
     markdown: Annotated[
-        Path | None, typer.Option(help="With --gate: file to write the outcomes to, as Markdown for a pull request.")
+        Path | None,
+        typer.Option(help="File to write the outcome of --gate to, as Markdown for a pull request."),
     ] = None,
     every_metric: EveryMetric = False,
     scientific: Scientific = False,
@@ -63,9 +65,11 @@ def run(
     from stopwav.cli.plan_gate import PlanJudge
     from stopwav.studies.plan.plan_file import file_runs
 
+    if markdown is not None and not gate:
+        raise StopwavError(f"--markdown {markdown} is of the outcome of --gate: add --gate, or leave it out")
     check_target(markdown)
     planned = file_runs(file, _overrides(rounds, QUICK if quick else budget, seed, save, settings or []))
-    judge = PlanJudge.of(file, planned, markdown, show=not json) if gate or markdown is not None else None
+    judge = PlanJudge.of(file, planned, markdown, show=not json) if gate else None
     if check:
         end_with(_check(file, planned, as_json=json))
         return
@@ -118,7 +122,6 @@ def _run(
 
     from stopwav.cli.live import Stopped, follow
     from stopwav.cli.output import EXIT_UNUSABLE, report_resumed
-    from stopwav.errors import StopwavError
     from stopwav.studies.plan.run import run_planned
     from stopwav.studies.study import find_study
 
@@ -174,7 +177,6 @@ class _Checked:
 
 
 def _checked(planned: PlannedRun) -> _Checked:
-    from stopwav.errors import StopwavError
     from stopwav.studies.forecast import forecast
     from stopwav.studies.study import find_study
 

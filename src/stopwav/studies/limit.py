@@ -49,7 +49,7 @@ class Limit:
 
     @property
     def text(self) -> str:
-        """The limit as it is written; read again, it is the same."""
+        """The limit as it is written; read again, it is the same where it was read from a text."""
         return f"{self.metric} {self.relation} {self.written or f'{self.number:.12g}'}"
 
 

@@ -35,8 +35,9 @@ def result(estimate, status="ok"):
     ],
 )
 def test_a_condition_is_read_and_written(text, condition):
-    assert parse_condition(text) == condition
-    assert parse_condition(condition.text) == condition
+    read = parse_condition(text)
+    assert read == condition
+    assert parse_condition(read.text) == condition
 
 
 @pytest.mark.parametrize("text", ["", "rtf", "rtf is low", "of torch", "rtf < of torch", "rtf != 1"])

@@ -30,7 +30,7 @@ class Condition:
 
     @property
     def text(self) -> str:
-        """The condition as it is written; read again, it is the same."""
+        """The condition as it is written."""
         return f"{self.limit.text} of {self.of}" if self.of else self.limit.text
 
 
