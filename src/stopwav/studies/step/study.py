@@ -28,4 +28,7 @@ STUDY = Study(
     forecast=forecast,
     comparison=step_comparison,
     failure_codes=("step-",),
+    followed=("step", "label", "stage"),
+    side_by_side=False,
+    series="step",
 )
