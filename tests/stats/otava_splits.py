@@ -1,7 +1,7 @@
 """Where Apache Otava, which implements the published E-divisive, splits some series: run with it on the path.
 
 pip install --target DIR --no-deps apache-otava==0.8.0
-PYTHONPATH=DIR python tests/stats/otava_splits.py > tests/data/otava-splits.json
+PYTHONPATH=DIR python tests/stats/otava_splits.py > tests/stats/otava-splits.json
 """
 
 import json

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from stopwav.stats.change_points import FEWEST_VALUES, LEVEL, Split, best_splits, change_points
 
 SD, SHIFT = 0.02, 0.05
-STORED = Path(__file__).parent.parent / "data" / "otava-splits.json"
+STORED = Path(__file__).parent / "otava-splits.json"
 
 
 def noise(seed, length):
