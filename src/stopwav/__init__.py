@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from stopwav.studies.diff.diff import diff
     from stopwav.studies.diff.gate import gate
     from stopwav.studies.diff.race import gate_race
+    from stopwav.studies.diff.requirements import gate_conditions
     from stopwav.studies.grid.run import grid
     from stopwav.studies.latency.explain import explanation
     from stopwav.studies.latency.run import latency
@@ -95,6 +96,7 @@ _LAZY = {
     "diff_traces": "stopwav.profiling.trace_diff",
     "explanation": "stopwav.studies.latency.explain",
     "gate": "stopwav.studies.diff.gate",
+    "gate_conditions": "stopwav.studies.diff.requirements",
     "gate_race": "stopwav.studies.diff.race",
     "grid": "stopwav.studies.grid.run",
     "latency": "stopwav.studies.latency.run",
@@ -152,6 +154,7 @@ __all__ = [
     "diff_traces",
     "explanation",
     "gate",
+    "gate_conditions",
     "gate_race",
     "grid",
     "latency",

@@ -204,3 +204,13 @@ def test_every_missing_sensor_has_its_reason(tmp_path: Path) -> None:
     assert sensors["energy: NVML"].detail == "not asked for"
     assert [name for name, sensor in sensors.items() if sensor.available] == ["clock", "host peak memory"]
     assert all(sensor.detail for sensor in sensors.values())
+
+
+def test_the_packages_of_every_engine_and_loss_are_recorded() -> None:
+    from stopwav.engines.registry import BUILT_IN as ENGINES
+    from stopwav.losses.registry import BUILT_IN as LOSSES
+    from stopwav.measure.machine import PACKAGES
+
+    needed = {entry.package for entry in ENGINES} | {package for loss in LOSSES for package in loss.packages}
+    assert needed <= set(PACKAGES)
+    assert len(set(PACKAGES)) == len(PACKAGES)

@@ -106,7 +106,14 @@ def _header(names: Sequence[str], rounds: int, changes: dict[str, Any]) -> Heade
         "started": "2026-01-01T00:00:00Z",
         "spec": {"engines": list(names), "pace": "virtual", "rounds": rounds, "seed": 0},
         "machine": {"cpu": "a CPU", "fingerprint": "0123456789ab", "python": "CPython 3.11.2"},
-        "corpus": {"name": "spoken", "digest": "d1", "problems": [], "cautions": [], "utterances": utterances},
+        "corpus": {
+            "name": "spoken",
+            "digest": "d1",
+            "digest_of": "corpus",
+            "problems": [],
+            "cautions": [],
+            "utterances": utterances,
+        },
         "normaliser": {"name": "stopwav-english", "version": 1},
     }
     for name, change in changes.items():

@@ -1,4 +1,4 @@
-"""`stopwav gate`: of two saved runs, or of two engines that it has take turns in one run."""
+"""`stopwav gate`: of two saved runs, of two engines that it has take turns in one run, or of one run by conditions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from stopwav.cli.options import QUICK, Json, Quick
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
+    from stopwav.report.document import Document
     from stopwav.studies.diff.gate import Gate
-
-EXIT_VIOLATED = 3  # a condition is violated; 1 and 2 say that something could not be measured or compared
+    from stopwav.studies.diff.requirements import Requirements
 
 Runs = Annotated[
     list[str],
     typer.Argument(
-        metavar="BASELINE RUN",
-        help="Two run files; with --race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more "
-        "run files of the same thing.",
+        metavar="[BASELINE] RUN",
+        help="Two run files, or with --require one; with --race two engines, as NAME[:SOURCE][,key=value…]; with "
+        "--calibrate three or more run files of the same thing.",
     ),
 ]
 Race = Annotated[
@@ -34,6 +34,14 @@ FailOn = Annotated[
         metavar="CONDITION",
         help="Fail when the run is `slower`, `bigger` or `worse-wer`, or something is `missing`; "
         "give it once for each. Default: any of them.",
+    ),
+]
+Require = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help='A condition on the run itself, such as "word_latency_p95 < 1.0" or "rtf < 0.5 of ENGINE"; repeatable, '
+        "and without a baseline.",
     ),
 ]
 Thresholds = Annotated[
@@ -73,6 +81,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="With --race: continue th
 def gate(
     runs: Runs,
     race: Race = False,
+    require: Require = None,
     fail_on: FailOn = None,
     threshold: Threshold = "1%",
     thresholds: Thresholds = None,
@@ -92,9 +101,10 @@ def gate(
     resume: Resume = False,
     json: Json = False,
 ) -> None:
-    """Is a run as good as its baseline? The exit code is 3 if a condition is violated by more than noise."""
-    from stopwav.cli.output import check_target, end_with
+    """Is a run as good as its baseline, or as --require says? Exit code 3: beyond doubt it is not; 4: undecided."""
+    from stopwav.cli.output import EXIT_VIOLATED, check_target, end_with
     from stopwav.studies.diff import gate as gates
+    from stopwav.studies.diff.document import gate_document
 
     check_target(markdown)
     settings = {
@@ -114,17 +124,26 @@ def gate(
         "threshold": parse_threshold(threshold),
         "thresholds": None if thresholds is None else gates.read_thresholds(thresholds),
     }
-    _check_mode(race, given, {"--calibrate": calibrate, "--force": force, "--allow-incomplete": allow_incomplete})
+    for_files = {
+        "--calibrate": calibrate,
+        "--force": force,
+        "--allow-incomplete": allow_incomplete,
+        "--require": bool(require),
+    }
+    _check_mode(race, given, for_files)
     code = None
     if race:
         judged, code = _race(runs, terms, given)
     elif calibrate:
         _print_calibration(runs, force, allow_incomplete)
         return
+    elif require:
+        _gate_alone(runs, require, allow_incomplete, markdown, json)
+        return
     else:
         files = _two(runs, "a baseline and a run, got run files", "--calibrate takes three or more")
         judged = gates.gate(*map(Path, files), **terms, force=force, allow_incomplete=allow_incomplete)
-    _show(judged, markdown, json)
+    _show(gate_document(judged), judged.to_json(), markdown, json, [judged.diff.a, judged.diff.b])
     end_with(code if code is not None else 0 if judged.passed else EXIT_VIOLATED)
 
 
@@ -168,16 +187,35 @@ def _print_calibration(runs: list[str], force: bool, allow_incomplete: bool) -> 
     print_json(calibration.to_json(), indent=2)
 
 
-def _show(judged: Gate, markdown: Path | None, json: bool) -> None:
+def _gate_alone(runs: list[str], require: list[str], allow_incomplete: bool, markdown: Path | None, json: bool) -> None:
+    """Judge one run by conditions, and end with the code that says whether it meets them."""
+    from stopwav.cli.output import end_with
+    from stopwav.studies.diff.document import requirements_document
+    from stopwav.studies.diff.requirements import gate_conditions
+
+    if len(runs) != 1:
+        raise StopwavError(f"--require judges one run, without a baseline, got {len(runs)}; gate the two without it")
+    met = gate_conditions(Path(runs[0]), require, allow_incomplete=allow_incomplete)
+    _show(requirements_document(met), met.to_json(), markdown, json, [met.run])
+    end_with(requirements_code(met))
+
+
+def requirements_code(met: Requirements) -> int:
+    """Return the exit code that says whether a run meets its conditions."""
+    from stopwav.cli.output import EXIT_PARTLY, EXIT_UNDECIDED, EXIT_VIOLATED
+
+    return {"holds": 0, "fails": EXIT_VIOLATED, "absent": EXIT_PARTLY, "undecided": EXIT_UNDECIDED}[met.outcome]
+
+
+def _show(document: Document, printed: dict[str, Any], markdown: Path | None, json: bool, runs: list[Path]) -> None:
     """Print the outcome, and write it as Markdown where asked."""
     from stopwav.cli.output import print_json, show_document, write_file
-    from stopwav.studies.diff.document import gate_document
 
     if markdown is not None:
         from stopwav.report.markdown import render_markdown
 
-        write_file(markdown, render_markdown(gate_document(judged)), [judged.diff.a, judged.diff.b])
+        write_file(markdown, render_markdown(document), runs)
     if json:
-        print_json(judged.to_json())
+        print_json(printed)
     else:
-        show_document(gate_document(judged))
+        show_document(document)

@@ -31,6 +31,9 @@ T = TypeVar("T")
 # How a command ended, for the shell: all was measured (0), a part was not, nothing was, or Ctrl-C.
 EXIT_PARTLY = 1
 EXIT_UNUSABLE = 2
+# Of a gate: a condition is violated, or not known to hold.
+EXIT_VIOLATED = 3
+EXIT_UNDECIDED = 4
 EXIT_INTERRUPTED = 130
 # By SIGTERM, which ends it as Ctrl-C does.
 EXIT_TERMINATED = 143
@@ -55,8 +58,11 @@ def print_run(
 
 
 def report_resumed(record: Record) -> None:
-    """Say how many pieces of a run an earlier command had measured."""
-    if record.previous_count:
+    """Say how many pieces of a run an earlier command had measured, or that there was nothing left to measure."""
+    if record.complete and record.previous_count == len(record.pieces):
+        hint = "leave out --resume to measure again"
+        print(f"stopwav: {record.path} is complete: nothing was measured; {hint}", file=sys.stderr)
+    elif record.previous_count:
         from stopwav.report.text import counted
 
         pieces = counted(record.previous_count, "piece")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stopwav.cli.options import QUICK, EveryMetric, Json, NoHtml, Quick, Scientific
+from stopwav.errors import StopwavError
 from stopwav.report.document import Detail
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the unfinished runs of this file, and keep the finished ones.")
     ] = False,
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Hold the runs to the conditions under `gate` in the file; see Exit codes."),
+    ] = False,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(help="File to write the outcome of --gate to, as Markdown for a pull request."),
+    ] = None,
     every_metric: EveryMetric = False,
     scientific: Scientific = False,
     no_html: NoHtml = False,
@@ -52,10 +61,15 @@ def run(
     """Run one or several studies that a YAML file describes."""
     import sys
 
-    from stopwav.cli.output import STOPPED_CODES, end_with, print_json
+    from stopwav.cli.output import STOPPED_CODES, check_target, end_with, print_json
+    from stopwav.cli.plan_gate import PlanJudge
     from stopwav.studies.plan.plan_file import file_runs
 
+    if markdown is not None and not gate:
+        raise StopwavError(f"--markdown {markdown} is of the outcome of --gate: add --gate, or leave it out")
+    check_target(markdown)
     planned = file_runs(file, _overrides(rounds, QUICK if quick else budget, seed, save, settings or []))
+    judge = PlanJudge.of(file, planned, markdown, show=not json) if gate else None
     if check:
         end_with(_check(file, planned, as_json=json))
         return
@@ -65,14 +79,17 @@ def run(
         print(f"stopwav: {number}/{len(planned)} {item.study} ({item.where})", file=sys.stderr)
         if item.note:
             print(f"stopwav: {item.note}", file=sys.stderr)
-        code, row = _run(item, resume, printing)
+        code, row, record = _run(item, resume, printing, gate=judge is not None)
         codes.append(code)
         rows.append(row)
         if code in STOPPED_CODES:  # the runs that would follow are not begun
             break
+        if judge is not None:
+            row |= judge.judge(item, record)
     if json:
         print_json({"runs": rows})
-    end_with(_exit_code(codes))
+    code = _exit_code(codes)
+    end_with(code if judge is None else judge.exit_code(code))
 
 
 def _overrides(
@@ -97,31 +114,32 @@ class _Printing:
     page: bool
 
 
-def _run(planned: PlannedRun, resume: bool, printing: _Printing) -> tuple[int, dict[str, Any]]:
-    """Run one study, print its tables, write its page, and return its exit code and JSON."""
+def _run(
+    planned: PlannedRun, resume: bool, printing: _Printing, *, gate: bool
+) -> tuple[int, dict[str, Any], Record | None]:
+    """Run one study, print its tables, write its page, and return its exit code, its JSON, and what was measured."""
     import sys
 
     from stopwav.cli.live import Stopped, follow
     from stopwav.cli.output import EXIT_UNUSABLE, report_resumed
-    from stopwav.errors import StopwavError
     from stopwav.studies.plan.run import run_planned
     from stopwav.studies.study import find_study
 
     try:
-        finished = follow(lambda display: run_planned(planned, resume=resume, progress=display))
+        finished = follow(lambda display: run_planned(planned, resume=resume, progress=display, gate=gate))
     except Stopped as stopped:
-        return stopped.code, _print(stopped.record, printing)[1]
+        return stopped.code, _print(stopped.record, printing)[1], None
     error = finished.error
     if finished.record is not None:
         try:
             report_resumed(finished.record)
             find_study(planned.study).verb.after(finished.record, planned.spec.model_dump())
-            return _print(finished.record, printing)
+            return *_print(finished.record, printing), finished.record
         except StopwavError as unreadable:
             error = str(unreadable)
     print(f"stopwav: {error}", file=sys.stderr)
     run_file = None if finished.record is None else str(finished.record.path)
-    return EXIT_UNUSABLE, {"study": planned.study, "run": run_file, "results": [], "error": error}
+    return EXIT_UNUSABLE, {"study": planned.study, "run": run_file, "results": [], "error": error}, None
 
 
 def _print(record: Record, printing: _Printing) -> tuple[int, dict[str, Any]]:
@@ -159,7 +177,6 @@ class _Checked:
 
 
 def _checked(planned: PlannedRun) -> _Checked:
-    from stopwav.errors import StopwavError
     from stopwav.studies.forecast import forecast
     from stopwav.studies.study import find_study
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from stopwav.measure.nvml import Gpu, NoNvml, Nvml, list_gpus, load_nvml
 
-# Packages whose version can change a number. It is read from the installed metadata; nothing is imported.
+# Packages whose version can change a number: those of every engine and loss (a test holds the list to theirs), and what
+# they and stopwav compute with. It is read from the installed metadata; nothing is imported.
 PACKAGES = (
     "stopwav",
     "numpy",
@@ -32,6 +33,23 @@ PACKAGES = (
     "soundfile",
     "soxr",
     "rapidfuzz",
+    # Engines.
+    "speechbrain",
+    "faster-whisper",
+    "ctranslate2",
+    "sherpa-onnx",
+    "vosk",
+    "sentencepiece",
+    # Losses.
+    "k2",
+    "fast_rnnt",
+    "optimized_transducer",
+    "warprnnt_pytorch",
+    "warp_rnnt",
+    "warprnnt_numba",
+    "nemo_toolkit",
+    "numba",
+    "triton",
 )
 
 # They set how many threads the numeric libraries start.

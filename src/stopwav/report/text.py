@@ -171,8 +171,12 @@ def amount_text(change: Change, value: float | None) -> str:
         return DASH
     if change.unit == "B":
         return format_bytes(value)
+    if change.n == 0 and value.is_integer():  # a count
+        return f"{value:,.0f}"
     # A difference is one of error rates, which are shown in percent.
     scale, suffix = (1e2, " %") if change.by == "difference" else (1.0, "")
     if change.unit == "s":
         scale, suffix = (1.0, " s") if abs(value) >= 1 else (1e3, " ms")
+    elif change.unit == "J":
+        suffix = " J"
     return format_digits(value * scale) + suffix

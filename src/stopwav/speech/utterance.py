@@ -62,13 +62,13 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that change with any id, text, time or audio file size, and with nothing else.
+        """16 hex digits that change with any id, text, time or audio file size, and with nothing else, as the order.
 
         The audio itself is not hashed, since reading a large corpus takes minutes: a file replaced by another of the
         same size goes unnoticed. The location of the corpus does not matter.
         """
         digest = hashlib.sha256()
-        for utterance in self.utterances:
+        for utterance in sorted(self.utterances, key=lambda utterance: utterance.id):
             words = [(word.text, word.start_s, word.end_s) for word in utterance.words]
             size_bytes = os.path.getsize(utterance.path) if os.path.isfile(utterance.path) else -1
             piece = (utterance.id, utterance.text, size_bytes, utterance.start_s, utterance.end_s, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -15,15 +16,20 @@ from stopwav.stats.intervals import t_quantile
 from stopwav.stats.rule import Rule, rule_text
 from stopwav.stats.verdict import decide, paired_log_ratio, unpaired_log_ratio
 
-Quantity = Literal["time", "size", "errors", "energy"]
+Quantity = Literal["time", "size", "errors", "energy", "capacity", "correctness", "share"]
 
-# The words for less and more of each quantity.
+# The words for less and more of each quantity, and of which more is better or neither is.
 WORDS: dict[Quantity, tuple[str, str]] = {
     "time": ("faster", "slower"),
     "size": ("smaller", "bigger"),
     "errors": ("better", "worse"),
     "energy": ("less", "more"),
+    "capacity": ("fewer", "more"),
+    "correctness": ("worse", "better"),
+    "share": ("smaller", "larger"),
 }
+MORE_IS_BETTER: frozenset[Quantity] = frozenset({"capacity", "correctness"})
+NEITHER_IS_BETTER: frozenset[Quantity] = frozenset({"share"})
 CONFIDENCE = 0.95  # of all changes together, as of every single interval
 
 
@@ -57,6 +63,16 @@ class Change:
     rough: bool = False
     # The rule of a verdict from rounds. None where there is none: counts, error rates, and where nothing was measured.
     rule: Rule | None = None
+    # What it is a change of; None where nothing was measured.
+    quantity: Quantity | None = None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether b is shown to be worse than a."""
+        if self.quantity is None or self.quantity in NEITHER_IS_BETTER:
+            return False
+        less, more = WORDS[self.quantity]
+        return self.verdict == (less if self.quantity in MORE_IS_BETTER else more)
 
     @property
     def rule_text(self) -> str:
@@ -76,20 +92,29 @@ class Question:
 
     p_value: float | None
     answer: Callable[[float], Change]
+    # Its part of the probability of error, against the parts of the others.
+    weight: float = 1.0
 
 
 def answer_all(questions: Sequence[Question], confidence: float = CONFIDENCE) -> list[Change]:
     """Answer all questions so that `confidence` holds for the answers together (Holm).
 
     The question with the smallest p value is decided at 1 - α/m, the next at 1 - α/(m - 1), and so on; an answer that
-    stays undecided relaxes nothing. A question without a p value does not make the others stricter.
+    stays undecided relaxes nothing. A question without a p value does not make the others stricter. Where questions
+    have weights, each is decided at its weight's part of α among those still open, the smallest p / weight first.
     """
     changes = [question.answer(confidence) for question in questions]
-    tests = [(question.p_value, index) for index, question in enumerate(questions) if question.p_value is not None]
-    open_tests = len(tests)
+    tests = [
+        (question.p_value / question.weight, index)
+        for index, question in enumerate(questions)
+        if question.p_value is not None
+    ]
+    open_weights = {index: questions[index].weight for _, index in tests}
     for _, index in sorted(tests):
-        changes[index] = questions[index].answer(1 - (1 - confidence) / open_tests)
-        open_tests -= changes[index].verdict != "undecided"
+        part = questions[index].weight / sum(open_weights.values())
+        changes[index] = questions[index].answer(1 - (1 - confidence) * part)
+        if changes[index].verdict != "undecided":
+            del open_weights[index]
     return changes
 
 
@@ -136,6 +161,7 @@ def ask_ratio(
             note=verdict.note,
             rough=verdict.low is not None and is_rough(verdict.n),
             rule=rule,
+            quantity=quantity,
         )
 
     return Question(ratio.p_value(float(np.log1p(threshold)), rule), answer)
@@ -143,15 +169,56 @@ def ask_ratio(
 
 def ask_count(metric: str, a: int, b: int) -> Question:
     """Ask which of two counts is the larger: counts are exact, so there is no test and no threshold."""
-    less, more = WORDS["size"]
-    verdict = "same" if a == b else less if b < a else more
-    ratio = b / a if a else None
+    first, second = (Estimate(float(count), count, count) for count in (a, b))
+    return ask_estimates(metric, "", "size", first, second, 0.0)
+
+
+def ask_estimates(metric: str, unit: str, quantity: Quantity, a: Estimate, b: Estimate, threshold: float) -> Question:
+    """Ask whether two numbers of whole runs differ by more than the threshold: counts, or numbers with intervals.
+
+    A count has its value at both ends of its interval. There is no test: where an interval is wide, b / a lies between
+    the ratios of opposite ends, which is certain enough to be claimed without one.
+    """
+    is_counted = all(estimate.low == estimate.value == estimate.high for estimate in (a, b))
+    low, value, high = _quotient(b.low, a.high), _quotient(b.value, a.value), _quotient(b.high, a.low)
+    less, more = WORDS[quantity]
+    verdict = "undecided"
+    if a.value == b.value and is_counted:
+        verdict = "same"
+    elif low is not None and low > 1 + threshold:
+        verdict = more
+    elif high is not None and high < 1 / (1 + threshold):
+        verdict = less
+    elif low is not None and high is not None and high <= 1 + threshold and low >= 1 / (1 + threshold):
+        verdict = "same" if low <= 1 <= high else "small difference"
+    low, value, high = (end if end is not None and math.isfinite(end) else None for end in (low, value, high))
 
     def answer(confidence: float) -> Change:
-        note = "counted, not measured"
-        return Change(metric, "", a, b, "ratio", ratio, ratio, ratio, verdict, confidence, 0.0, n=0, note=note)
+        return Change(
+            metric=metric,
+            unit=unit,
+            a=a.value,
+            b=b.value,
+            by="ratio",
+            value=value,
+            low=low,
+            high=high,
+            verdict=verdict,
+            confidence=confidence,
+            threshold=threshold,
+            n=0,
+            note="counted, not measured" if is_counted else "by the intervals of both runs, without a test",
+            quantity=quantity,
+        )
 
     return Question(None, answer)
+
+
+def _quotient(b: float | None, a: float | None) -> float | None:
+    """b / a, infinite where only a is 0; None where one is unknown or both are 0."""
+    if a is None or b is None or a == b == 0:
+        return None
+    return b / a if a else math.inf
 
 
 def ask_nothing(metric: str, unit: str, threshold: float, reason: str, code: str = "") -> Question:
@@ -203,6 +270,7 @@ def ask_errors(metric: str, a: ArrayLike, b: ArrayLike, totals: ArrayLike, thres
             paired=True,
             note=note,
             rough=difference.rough,
+            quantity="errors",
         )
 
     return Question(p_value, answer)

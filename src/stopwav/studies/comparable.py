@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stopwav.record import Record
-from stopwav.stats import Rule
-from stopwav.stats.change import Quantity, Question, ask_errors, ask_nothing, ask_ratio
+from stopwav.stats import Estimate, Rule
+from stopwav.stats.change import Quantity, Question, ask_errors, ask_estimates, ask_nothing, ask_ratio
 
 
 @dataclass(frozen=True)
@@ -20,21 +20,22 @@ class NoValue:
 
 @dataclass(frozen=True)
 class RoundMetric:
-    """A metric with one value per round: its name in results, its unit, and what less and more of it are called."""
+    """A metric that is compared: its name in results, its unit, and what less and more of it are called."""
 
     name: str
     unit: str
     quantity: Quantity
 
 
-# The values of a metric, one per round; and the errors of each utterance, mean over rounds, with its length.
-Values = list[float] | NoValue
+# The values of a metric, one per round, or one number of the whole run, such as a count; and the errors of each
+# utterance, mean over rounds, with its length.
+Values = list[float] | Estimate | NoValue
 Errors = tuple[list[float], list[int]] | NoValue
 
 
 @dataclass(frozen=True)
 class ComparableItem:
-    """An item of one run, such as an engine or a cell.
+    """An item of one run, such as an engine, a loss, or a row of a training step.
 
     Rounds are fresh processes and independent of each other, chunks and words are not; so a round gives one value.
     """
@@ -49,6 +50,14 @@ class ComparableItem:
     rounds: int = 0
     # Rounds that stopped before their last utterance; they are not used.
     unfinished_rounds: int = 0
+    # The names of its metrics; None for all of the study's.
+    metrics: tuple[str, ...] | None = None
+    # Of an item that is a part of another one, such as a module of a step, its name beneath it; "" for a whole one.
+    part: str = ""
+    # How deep a part stands in the tree of parts.
+    depth: int = 0
+    # Whether another run may be without it and nothing is lost, such as a module that has another name there.
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,23 @@ class Comparable:
     error_rates: tuple[str, ...] = ()
     # Whether further rounds bring further utterances, so that they may decide an error rate.
     rounds_add_utterances: bool = False
+    # What an item is measured on, where that is not an utterance.
+    sample: str = "utterance"
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of everything that is compared."""
         return (*(metric.name for metric in self.metrics), *self.error_rates)
+
+    def counted(self, count: int) -> str:
+        """Return a number of samples in words."""
+        return f"{count} {self.sample}{'' if count == 1 else 'es' if self.sample.endswith('ch') else 's'}"
+
+    def metrics_of(self, a: ComparableItem, b: ComparableItem) -> tuple[RoundMetric, ...]:
+        """Return the metrics that an item has in one of two runs or in both."""
+        if a.metrics is None or b.metrics is None:
+            return self.metrics
+        return tuple(metric for metric in self.metrics if metric.name in (*a.metrics, *b.metrics))
 
 
 def ask_metric(
@@ -81,8 +102,14 @@ def ask_metric(
     for values in (a, b):
         if isinstance(values, NoValue):
             return ask_nothing(metric.name, metric.unit, threshold, values.reason, values.code)
+        if isinstance(values, Estimate) and values.value is None:
+            return ask_nothing(metric.name, metric.unit, threshold, values.note, values.code)
     assert not isinstance(a, NoValue)
     assert not isinstance(b, NoValue)
+    if isinstance(a, Estimate) or isinstance(b, Estimate):
+        assert isinstance(a, Estimate)
+        assert isinstance(b, Estimate)
+        return ask_estimates(metric.name, metric.unit, metric.quantity, a, b, threshold)
     return ask_ratio(metric.name, metric.unit, metric.quantity, a, b, threshold, paired=paired, rule=rule)
 
 

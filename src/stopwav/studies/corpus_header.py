@@ -15,6 +15,10 @@ from stopwav.record import NO_TRANSCRIPT, Header
 from stopwav.speech.corpus import Corpus, Utterance, Word
 from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
 
+# The key that says what the digest of a corpus is of: the whole corpus, whatever was drawn of it and in which order.
+# Runs without it may have a digest of the utterances that were drawn, in their order.
+DIGEST_OF = "digest_of"
+
 
 class StoredUtterance(StoredFields):
     """An utterance in the header of a run, with the times of its words."""
@@ -99,6 +103,7 @@ def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance]) -> dict[str,
     return {
         "name": corpus.name,
         "digest": corpus.digest,
+        DIGEST_OF: "corpus",
         "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
         "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
         "utterances": [_utterance_to_json(utterance) for utterance in utterances],

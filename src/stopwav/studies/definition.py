@@ -33,6 +33,11 @@ class Definition:
     headline_percentiles: tuple[int, ...] = ()
 
     @property
+    def is_share(self) -> bool:
+        """Whether it is shown in percent: who writes a limit of 5 means 5 %, and not 500 %."""
+        return self.unit == "" and self.scale == 100.0
+
+    @property
     def needs_transcript(self) -> bool:
         """Whether an utterance without a transcript has no value of it."""
         return self.rests_on_transcript or self.rests_on_word_times

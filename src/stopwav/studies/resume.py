@@ -38,6 +38,8 @@ def open_record(
             raise StopwavError(
                 f"cannot create the run file in {spec.save} ({reason}); choose another folder with --save"
             )
+        if spec.resume:
+            spec.say(f"no run of these settings in {spec.save} to resume: a new one begins")
         first = header()  # before there is a file
         record = Record.create(new_path(spec.save, study), first)
     spec.opened(record)
@@ -80,6 +82,8 @@ def _check_machine(record: Record) -> None:
 
     before, now = record.header.machine, describe().as_dict()
     compared = ("cpu", "fingerprint", "python", "packages", "threads")
+    # Older runs do not name every package that newer ones look for.
+    now["packages"] = {name: now["packages"].get(name) for name in before.get("packages", {})}
     changed = [key for key in compared if key in before and before[key] != now[key]]
     if changed:
         raise StopwavError(

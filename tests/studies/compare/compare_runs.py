@@ -141,7 +141,7 @@ def whole(folder: Path, engines: Sequence[str] = ("small", "large"), **options: 
     }
     meters = Piece(key=["meters"], status="ok", data={"source": "bench", "missing": []})
     joules = [
-        _energy(name, length, index, 10.0 * length / 100 * (1 + place[name]) * (1 + 0.01 * index))
+        energy_piece(name, length, index, 10.0 * length / 100 * (1 + place[name]) * (1 + 0.01 * index))
         for name in engines[:2]
         for length in frames
         for index in range(3)
@@ -163,7 +163,7 @@ def modules(**counts: int) -> dict[str, Any]:
     return {"parameters": total, "trainable": total, "bytes": 4 * total, "modules": parts, "shared": []}
 
 
-def _energy(name: str, frames: int, index: int, joules: float) -> Piece:
+def energy_piece(name: str, frames: int, index: int, joules: float) -> Piece:
     """The piece of a process in which an input takes these joules in each of three windows, and idling 10 W."""
     begin_s = 1.7e9 + 1000.0 * index
     windows = [

@@ -81,7 +81,10 @@ def test_wrong_commands_say_what_to_do_in_one_line(baseline: Path, tmp_path: Pat
     (tmp_path / "odd.json").write_text('{"thresholds": {"speed": 1}}')
     for arguments, told in (
         ([baseline], "got run files: 1"),
-        ([baseline, baseline, "--fail-on", "ugly"], "there are slower, bigger, worse-wer, worse-cer, missing"),
+        (
+            [baseline, baseline, "--fail-on", "ugly"],
+            "there are slower, bigger, more-energy, fewer, wrong",
+        ),
         ([baseline, baseline, "--thresholds", tmp_path / "bad.json"], "--calibrate"),
         ([baseline, baseline, "--thresholds", tmp_path / "none.json"], "cannot be read"),
         ([baseline, baseline, "--thresholds", tmp_path / "odd.json"], "no such metric"),

@@ -42,7 +42,7 @@ def test_a_run_on_other_audio_of_the_same_name_is_not_resumed(tmp_path: Path) ->
 def started_run(folder: Path, one: Round) -> Path:
     """A grid of one cell that was killed after this round."""
     spec = GridSpec(engine="fake", durations=[1], batch_sizes=[1], rounds=1)
-    corpus = {"digest": audio_digest(BUNDLED, 0)}
+    corpus = {"digest": audio_digest(BUNDLED)}
     header = Header(stopwav="0.1.0", study="grid", started=now(), spec=spec.stored(), corpus=corpus)
     with Record.create(folder / "grid-started.jsonl", header) as record:
         record.append(round_to_piece(cell_place(GridCell(1, 1)).key(0, 0), one))

@@ -3,7 +3,7 @@
 import pytest
 
 from stopwav.errors import StopwavError
-from stopwav.studies.load.objective import DEFAULT, EVENTS, PRESETS, Condition, Objective, parse_objective
+from stopwav.studies.load.objective import DEFAULT, EVENTS, PRESETS, Objective, ObjectiveCondition, parse_objective
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -28,14 +28,14 @@ def test_the_presets():
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("word_latency_p95<1.0", Condition("word_latency_p95", 1.0)),
-        ("word_latency_p95 <= 800ms", Condition("word_latency_p95", 0.8)),
-        ("final_latency_p50<2s", Condition("final_latency_p50", 2.0)),
-        ("endpoint_latency_p99 < 1500 ms", Condition("endpoint_latency_p99", 1.5)),
-        ("first_word_latency_p1<0.001", Condition("first_word_latency_p1", 0.001)),
-        ("failed<1%", Condition("failed", 0.01)),
-        ("failed<0.01", Condition("failed", 0.01)),
-        ("wer<12.5%", Condition("wer", 0.125)),
+        ("word_latency_p95<1.0", ObjectiveCondition("word_latency_p95", 1.0)),
+        ("word_latency_p95 <= 800ms", ObjectiveCondition("word_latency_p95", 0.8)),
+        ("final_latency_p50<2s", ObjectiveCondition("final_latency_p50", 2.0)),
+        ("endpoint_latency_p99 < 1500 ms", ObjectiveCondition("endpoint_latency_p99", 1.5)),
+        ("first_word_latency_p1<0.001", ObjectiveCondition("first_word_latency_p1", 0.001)),
+        ("failed<1%", ObjectiveCondition("failed", 0.01)),
+        ("failed<0.01", ObjectiveCondition("failed", 0.01)),
+        ("wer<12.5%", ObjectiveCondition("wer", 0.125)),
     ],
 )
 def test_a_condition(text, condition):
@@ -55,13 +55,16 @@ def test_several_conditions():
 
 
 def test_the_parts_of_a_condition():
-    condition = Condition("word_latency_p95", 1.0)
+    condition = ObjectiveCondition("word_latency_p95", 1.0)
     assert (condition.family, condition.percentile, condition.over_metric) == (
         "word_latency",
         0.95,
         "over_p95_word_latency",
     )
-    assert (Condition("failed", 0.01).family, Condition("failed", 0.01).percentile) == ("failed", None)
+    assert (ObjectiveCondition("failed", 0.01).family, ObjectiveCondition("failed", 0.01).percentile) == (
+        "failed",
+        None,
+    )
     assert all(parse_objective(f"{family}_p95<1").conditions[0].family == family for family in EVENTS)
 
 

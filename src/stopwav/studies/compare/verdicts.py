@@ -116,12 +116,12 @@ def _ask_latency(a: EngineData, b: EngineData, rule: Rule) -> Question:
 def _ask_energy(a: EngineData, b: EngineData, energy: Energy, rule: Rule) -> Question:
     """Ask whether b takes more joules for the audio of all lengths that both have, paired by round."""
     shared = sorted(a.energy.keys() & b.energy.keys())
-    joules = [_joules_per_audio_s(engine, shared, energy) for engine in (a, b)]
+    joules = [joules_per_audio_s(engine, shared, energy) for engine in (a, b)]
     return _ask_joules(ENERGY, joules, energy, rule, "no length was metered for both engines")
 
 
-def _joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Energy) -> dict[int, float]:
-    """Joules per second of audio in each round, over these lengths."""
+def joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Energy) -> dict[int, float]:
+    """Return the joules per second of audio in each round, over these lengths."""
     by_length = [joules_by_round(energy, engine.energy[frames]) for frames in lengths]
     rounds = set.intersection(*map(set, by_length)) if by_length else set()
     audio_s = FRAME_S * sum(lengths)

@@ -23,6 +23,7 @@ from stopwav.studies.comparable import (
     ask_metric,
 )
 from stopwav.studies.corpus_header import first_names
+from stopwav.studies.diff.obstacles import check_comparable, differences, visible
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import check_run, study_of
 
@@ -37,6 +38,9 @@ class ItemDiff:
     changes: tuple[Change, ...]
     utterances: int
     lost: tuple[str, ...] = ()
+    # Of a part of another item, such as a module: its name in the tree of parts, and how deep it stands there.
+    part: str = ""
+    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Diff:
     remarks: tuple[str, ...] = ()
     # How the verdicts from rounds are made.
     rule: Rule = "fixed"
+    # Those of `only_a` that b should have: without them it may look better than it is.
+    lost: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as `--json` prints it."""
@@ -69,6 +75,7 @@ class Diff:
                     "name": item.name,
                     "utterances": item.utterances,
                     "lost": list(item.lost),
+                    **({"part": item.part, "depth": item.depth} if item.part else {}),
                     "changes": [change.to_json() for change in item.changes],
                 }
                 for item in self.items
@@ -105,7 +112,7 @@ def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[s
     limits = limits_by_metric(comparable, threshold, thresholds)
     in_a, in_b = items_of(before), items_of(after)
     shared = [name for name in in_a if name in in_b]
-    forced = check_comparable(before, after, shared, force)
+    forced = check_comparable(before, after, comparable, shared, force)
     if not shared:
         raise StopwavError(
             f"{before.path} and {after.path} have no {comparable.noun} in common: "
@@ -123,9 +130,10 @@ def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[s
         study=before.header.study,
         items=items,
         only_a=tuple(name for name in in_a if name not in in_b),
+        lost=tuple(name for name, item in in_a.items() if name not in in_b and not item.optional),
         only_b=tuple(name for name in in_b if name not in in_a),
         forced=forced,
-        remarks=(*differences(before, after), *_remarks(pairs, items)),
+        remarks=(*differences(before, after), *_remarks(comparable.sample, pairs, items)),
         rule=rule,
     )
 
@@ -165,17 +173,6 @@ def comparable_of(record: Record) -> Comparable:
     return comparable
 
 
-def check_comparable(a: Record, b: Record, names: Sequence[str], force: bool) -> tuple[str, ...]:
-    """Return the obstacles to comparing the runs, where `force` overrides them; without it they are an error."""
-    against = obstacles(a, b, comparable_of(a), names)
-    if against and not force:
-        raise StopwavError(
-            f"{b.path} cannot be compared with {a.path}: {'; '.join(against)}; "
-            "measure both the same way, or add --force to compare them all the same"
-        )
-    return tuple(against)
-
-
 def limits_by_metric(
     comparable: Comparable, threshold: float, thresholds: Mapping[str, float] | None = None
 ) -> dict[str, float]:
@@ -206,16 +203,30 @@ def _compare(
     """The diff of each item; all their questions are decided together."""
     common = {name: common_utterances(*pair) for name, pair in pairs.items()}
     asked = {name: list(_questions(comparable, *pair, common[name], limits, rule)) for name, pair in pairs.items()}
-    answers = iter(answer_all([question for questions in asked.values() for question in questions]))
+    wholes = [name for name, (a, _) in pairs.items() if not a.part]
+    weighted = {**_weighted(asked, wholes), **_weighted(asked, [name for name in pairs if name not in wholes])}
+    answers = iter(answer_all([question for name in pairs for question in weighted[name]]))
     return tuple(
         ItemDiff(
             name,
             tuple(next(answers) for _ in asked[name]),
             1 if (utterances := common[name]) is None else len(utterances),
             tuple(sorted((a.utterances or {}).keys() - (b.utterances or {}).keys())),
+            a.part,
+            a.depth,
         )
         for name, (a, b) in pairs.items()
     )
+
+
+def _weighted(asked: Mapping[str, Sequence[Question]], names: Sequence[str]) -> dict[str, list[Question]]:
+    """The questions about these items with the same weight for each, 1 for all of them together.
+
+    So wholes and parts have a half of the probability of error each: a step with a hundred modules is decided by
+    nearly as few rounds as one with two.
+    """
+    tests = sum(question.p_value is not None for name in names for question in asked[name])
+    return {name: [replace(question, weight=1 / max(1, tests)) for question in asked[name]] for name in names}
 
 
 def _questions(
@@ -230,7 +241,7 @@ def _questions(
     if utterances is not None and not utterances:
         return
     chosen = set(utterances or ())
-    for metric in comparable.metrics:
+    for metric in comparable.metrics_of(a, b):
         values = a.values(metric, chosen), b.values(metric, chosen)
         yield ask_metric(metric, *values, limits[metric.name], rule=rule)
     yield from error_questions(comparable, a, b, utterances or (), limits)
@@ -250,78 +261,20 @@ def error_questions(
             yield ask_error_rate(rate, errors_a, errors_b, limits[rate])
 
 
-def _remarks(pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]) -> Iterator[str]:
-    """The rounds and utterances of each item that could not be used."""
-    for item in items:
+def _remarks(
+    sample: str, pairs: Mapping[str, tuple[ComparableItem, ComparableItem]], items: Sequence[ItemDiff]
+) -> Iterator[str]:
+    """The rounds and utterances of each item that could not be used; what a part lacks, its whole lacks too."""
+    for item in (item for item in items if not item.part):
         a, b = pairs[item.name]
         for which, side in (("a", a), ("b", b)):
             if side.unfinished_rounds:
                 total = side.unfinished_rounds + side.rounds
                 yield f"{item.name}: {side.unfinished_rounds} unfinished of {total} rounds left out of {which}"
         if not item.changes:
-            yield f"{item.name}: no utterance completed in every round of both runs, so nothing is compared"
+            yield f"{item.name}: no {sample} completed in every round of both runs, so nothing is compared"
         elif item.lost:
             yield f"{item.name}: b lost {first_names(item.lost)}, left out of the comparison"
         gained = sorted((b.utterances or {}).keys() - (a.utterances or {}).keys())
         if gained:
             yield f"{item.name}: a lost {first_names(gained)}, left out of the comparison"
-
-
-def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]) -> list[str]:
-    """Return why b cannot be compared with a: another machine, corpus, normaliser or setting of the run or an item."""
-    first, second = a.header, b.header
-    rows: list[tuple[str, object, object]] = [
-        ("machine", _machine(first.machine), _machine(second.machine)),
-        ("corpus", _named(first.corpus, "digest"), _named(second.corpus, "digest")),
-        ("normaliser", _named(first.normaliser, "version"), _named(second.normaliser, "version")),
-    ]
-    rows += shared_settings(comparable.settings(a), comparable.settings(b), "")
-    for name in names:
-        # An engine that never came up has no settings; that it is missing is said elsewhere.
-        rows += shared_settings(comparable.item_settings(a, name), comparable.item_settings(b, name), f" of {name}")
-    return [visible(f"other {what} ({before} against {after})") for what, before, after in rows if before != after]
-
-
-def shared_settings(a: Mapping[str, object], b: Mapping[str, object], of: str) -> list[tuple[str, object, object]]:
-    """Return the settings that both know, each with its two values."""
-    return [(f"{setting}{of}", a[setting], b[setting]) for setting in a if setting in b]
-
-
-def differences(a: Record, b: Record) -> list[str]:
-    """Return what differs between the runs though they may be compared, and the warnings each was measured under."""
-    remarks = [f"{what}: {before or 'none'} in a, {after or 'none'} in b" for what, before, after in _software(a, b)]
-    for which, record in (("a", a), ("b", b)):
-        if not record.complete:
-            remarks.append(f"{which} is not complete: only what it holds is compared; --resume continues it")
-        codes = dict.fromkeys(warning["code"] for warning in record.header.warnings)
-        if codes:
-            remarks.append(f"{which} was measured under warnings: {', '.join(codes)}")
-    return remarks
-
-
-def visible(text: str) -> str:
-    """Return the text with what cannot be seen as escapes: names come from files, and an error is one line."""
-    return repr(text)[1:-1]
-
-
-def _software(a: Record, b: Record) -> Iterator[tuple[str, object, object]]:
-    """Software that is not the same in both runs."""
-    if a.header.stopwav != b.header.stopwav:
-        yield "stopwav", a.header.stopwav, b.header.stopwav
-    first, second = a.header.machine, b.header.machine
-    for field in ("system", "python"):
-        if first.get(field) != second.get(field):
-            yield field, first.get(field), second.get(field)
-    for field in ("packages", "threads"):
-        before, after = first.get(field) or {}, second.get(field) or {}
-        for key in sorted({*before, *after}):
-            if before.get(key) != after.get(key):
-                yield key, before.get(key), after.get(key)
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    return f"{machine.get('cpu', 'unknown')}, fingerprint {machine.get('fingerprint', 'unknown')}"
-
-
-def _named(fields: Mapping[str, Any], detail: str) -> str:
-    return f"{fields.get('name', 'unknown')}, {detail} {fields.get(detail, 'unknown')}"

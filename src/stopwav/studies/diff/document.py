@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
-from stopwav.report.text import amount_text, counted, effect_text, verdict_text
+from stopwav.report.text import DASH, amount_text, counted, effect_text, format_bytes, format_interval, verdict_text
 from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import WORDS, Change
 from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
-from stopwav.studies.diff.diff import Diff
+from stopwav.studies.diff.condition import ConditionOutcome
+from stopwav.studies.diff.diff import Diff, ItemDiff
 from stopwav.studies.diff.gate import Gate, RaceFacts
+from stopwav.studies.diff.requirements import Requirements
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
@@ -22,12 +24,24 @@ _COLUMNS = (
     Column("b / a [interval]"),
     Column("verdict", "left", fold=True),
 )
+_REQUIREMENT_COLUMNS = (
+    Column("condition", "left", fold=True, least=20),
+    Column("result", "left", fold=True),
+    Column("value [95 % CI]"),
+    Column("outcome", "left", fold=True),
+)
+_UNMET = {"fails": "failed", "absent": "failed, as a number is missing", "undecided": "undecided"}
+_BY_INTERVAL = "a condition holds where the whole 95 % interval does, and fails where none of it does"
 # How far the interval of two separate runs reaches, by rule; that of a race is named by the rule alone.
 _UNPAIRED: dict[Rule, str] = {
     "fixed": "Welch's t on log round values",
     "anytime": f"log round values, {rule_text('anytime')}",
 }
 _HOLM = "Holm over all rows: 95 % for all of them together"
+_CLAIMS = tuple(dict.fromkeys(word for words in WORDS.values() for word in reversed(words)))
+# A step has hundreds of rows: those at these depths are shown, unless they are more than so many, and what changed.
+OUTERMOST, MOST_PARTS = 1, 40
+MOST_PART_FINDINGS = 5
 
 
 def diff_document(diff: Diff) -> Document:
@@ -53,6 +67,38 @@ def gate_document(gate: Gate) -> Document:
     return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)), _method(gate))
 
 
+def requirements_document(requirements: Requirements) -> Document:
+    """Return each condition with the numbers that it is judged by, and whether all hold."""
+    definitions = find_study(requirements.study).definitions
+    rows = [
+        (
+            judged.condition.text,
+            judged.name or DASH,
+            _measured(judged, definitions),
+            judged.outcome if judged.outcome in ("holds", "fails") else f"{judged.outcome}: {judged.reason}",
+        )
+        for judged in requirements.outcomes
+    ]
+    table = Table(_REQUIREMENT_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows))
+    outcome = "passed" if requirements.passed else _UNMET[requirements.outcome]
+    return Document(
+        f"gate {outcome}",
+        (Note(f"the run: {requirements.run}", quiet=False), table, Note(_BY_INTERVAL)),
+        findings=(f"stopwav gate: {outcome}",),
+    )
+
+
+def _measured(judged: ConditionOutcome, definitions: Definitions) -> str:
+    """The number with its interval; a share in percent, as tables show it."""
+    estimate, definition = judged.estimate, definitions.find(judged.condition.limit.metric)
+    if estimate.value is None:
+        return DASH
+    if estimate.unit == "B":
+        return format_bytes(estimate.value)
+    is_share = definition is not None and definition.is_share
+    return f"{format_interval(estimate, 100.0 if is_share else 1.0)} {'%' if is_share else estimate.unit}".rstrip()
+
+
 def _method(gate: Gate) -> str:
     if gate.race is None:
         return _unpaired(gate.diff)
@@ -66,42 +112,84 @@ def _unpaired(diff: Diff) -> str:
 
 def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
     definitions = find_study(diff.study).definitions
-    tables = tuple(_table(item.name, item.changes, definitions) for item in diff.items if item.changes)
+    wholes, parts = ([item for item in diff.items if bool(item.part) == is_part] for is_part in (False, True))
+    tables = tuple(_table(item.name, item.changes, definitions) for item in wholes if item.changes)
     remarks = tuple(_remarks(diff))
     return Document(
         title,
         (
             *places,
             *tables,
+            *_part_tables(parts, definitions),
             Note(method),
             Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
-        findings=(*outcome, *(f"{item.name}: {_finding(item.changes, definitions)}" for item in diff.items)),
+        findings=(
+            *outcome,
+            *(f"{item.name}: {_finding(item.changes, definitions)}" for item in wholes),
+            *_part_findings(parts, definitions),
+        ),
     )
 
 
+def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[Block]:
+    """A table per metric of parts, as they stand in the tree."""
+    shown = _shown_parts(parts)
+    for metric in dict.fromkeys(change.metric for item in shown for change in item.changes):
+        rows = [
+            Row(tuple(map(Cell, ("\u2003" * item.depth + item.part, *_cells(change)))))
+            for item in shown
+            for change in item.changes
+            if change.metric == metric
+        ]
+        columns = (Column("part", "left", fold=True, least=20), *_COLUMNS[1:])
+        yield Table(columns, tuple(rows), title=definitions.short_title(metric))
+    if len(shown) < len(parts):
+        yield Note(f"{len(shown)} of {len(parts)} parts: the outermost, and those that changed; --json has all")
+
+
+def _shown_parts(parts: Sequence[ItemDiff]) -> list[ItemDiff]:
+    """The outermost parts, unless they are many, and those with a change that is claimed, after what they stand in."""
+    outermost = sum(item.depth <= OUTERMOST for item in parts) <= MOST_PARTS
+    shown: dict[str, ItemDiff] = {}
+    around: list[ItemDiff] = []
+    for item in parts:
+        around = [*around[: item.depth], item]
+        if outermost and item.depth <= OUTERMOST:
+            shown[item.name] = item
+        if any(change.verdict in _CLAIMS for change in item.changes):
+            shown |= {outer.name: outer for outer in around}
+    return list(shown.values())
+
+
+def _part_findings(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[str]:
+    """The first parts that changed, and how many more did."""
+    changed = [item for item in parts if any(change.verdict in _CLAIMS for change in item.changes)]
+    for item in changed[:MOST_PART_FINDINGS]:
+        yield f"{item.name}: {_finding(item.changes, definitions)}"
+    if len(changed) > MOST_PART_FINDINGS:
+        yield f"{len(changed) - MOST_PART_FINDINGS} more parts changed"
+    if parts and not changed:
+        yield f"{counted(len(parts), 'part')}: no change beyond the thresholds"
+
+
 def _table(name: str, changes: Sequence[Change], definitions: Definitions) -> Table:
-    rows = [
-        (
-            definitions.short_title(change.metric),
-            amount_text(change, change.a),
-            amount_text(change, change.b),
-            effect_text(change),
-            verdict_text(change),
-        )
-        for change in changes
-    ]
+    rows = [(definitions.short_title(change.metric), *_cells(change)) for change in changes]
     return Table(_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows), title=name)
+
+
+def _cells(change: Change) -> tuple[str, ...]:
+    """Both numbers, their ratio or difference, and the verdict."""
+    return amount_text(change, change.a), amount_text(change, change.b), effect_text(change), verdict_text(change)
 
 
 def _finding(changes: Sequence[Change], definitions: Definitions) -> str:
     """The changes in one sentence: the verdicts that claim a change, then how many are open."""
     if not changes:
         return "nothing to compare"
-    claims = [word for words in WORDS.values() for word in reversed(words)]
     parts = []
-    for claim in claims:
+    for claim in _CLAIMS:
         titles = [definitions.short_title(change.metric) for change in changes if change.verdict == claim]
         if titles:
             parts.append(f"{claim} in {', '.join(titles)}")

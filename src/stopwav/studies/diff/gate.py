@@ -17,24 +17,38 @@ import numpy as np
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record
-from stopwav.stats import DEFAULT_THRESHOLD, t_quantile
+from stopwav.stats import DEFAULT_THRESHOLD, Estimate, t_quantile
+from stopwav.stats.change import Change, Quantity
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
-from stopwav.studies.diff.diff import Diff, Run, check_comparable, comparable_of, diff, items_of, read_run, visible
+from stopwav.studies.diff.diff import Diff, Run, comparable_of, diff, items_of, read_run
+from stopwav.studies.diff.obstacles import check_comparable, visible
 from stopwav.studies.stored_fields import readable
+from stopwav.studies.study import find_study
 
 # What can fail a gate, and what each means. `missing` is there because a run that lost its slow streams looks fast.
 CONDITIONS = {
     "slower": "a time or the real-time factor is larger",
-    "bigger": "peak memory is larger",
+    "bigger": "memory, or the number of parameters, is larger",
+    "more-energy": "energy is larger",
+    "fewer": "a capacity or a largest batch is smaller",
+    "wrong": "a loss no longer matches the oracle",
     "worse-wer": "the word error rate is larger",
     "worse-cer": "the character error rate is larger",
-    "missing": "an engine, or an utterance that completed in the baseline, is lost",
+    "missing": "an item, or an utterance or batch of it that completed in the baseline, is lost",
+}
+# The condition that a change for the worse violates; that of an error rate is named by the rate.
+_OF_QUANTITY: dict[Quantity, str] = {
+    "time": "slower",
+    "size": "bigger",
+    "energy": "more-energy",
+    "capacity": "fewer",
+    "correctness": "wrong",
 }
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One violated condition: of which engine, in which metric ("" for what is missing), in words."""
+    """One violated condition: of which item, in which metric ("" for what is missing), in words."""
 
     condition: str
     name: str
@@ -67,7 +81,7 @@ class Gate:
     diff: Diff
     fail_on: tuple[str, ...]
     failures: tuple[Failure, ...]
-    # (engine, metric) of every verdict that is still open; these never fail.
+    # (item, metric) of every verdict that is still open; these never fail.
     undecided: tuple[tuple[str, str], ...]
     # Of a gate that measured both in one run.
     race: RaceFacts | None = None
@@ -147,18 +161,27 @@ def read_thresholds(path: Path) -> dict[str, float]:
 
 def _violations(compared: Diff) -> Iterator[Failure]:
     """Every condition that is violated, asked for or not."""
-    for name in compared.only_a:
+    for name in compared.lost:
         yield Failure("missing", name, "", "in the baseline, not in the run")
+    comparable = find_study(compared.study).comparable
+    assert comparable is not None
     for item in compared.items:
         if not item.changes:
-            yield Failure("missing", item.name, "", "no utterance completed in every round of both")
-        elif item.lost:
-            count = f"{len(item.lost)} utterance{'' if len(item.lost) == 1 else 's'}"
+            yield Failure("missing", item.name, "", f"no {comparable.sample} completed in every round of both")
+        elif item.lost and not item.part:
+            count = comparable.counted(len(item.lost))
             yield Failure("missing", item.name, "", f"{count} lost that completed in the baseline")
         for change in item.changes:
-            condition = f"worse-{change.metric}" if change.verdict == "worse" else change.verdict
-            if condition in CONDITIONS:
-                yield Failure(condition, item.name, change.metric, f"{change.verdict}, beyond {change.threshold:.3g}")
+            if change.is_worse:
+                message = f"{change.verdict}, beyond {change.threshold:.3g}"
+                yield Failure(condition_of(change), item.name, change.metric, message)
+
+
+def condition_of(change: Change) -> str:
+    """Return the condition that a change for the worse violates; "" where neither more nor less is worse."""
+    if change.quantity == "errors":
+        return f"worse-{change.metric}"
+    return "" if change.quantity is None else _OF_QUANTITY.get(change.quantity, "")
 
 
 FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
@@ -206,7 +229,7 @@ def _calibrate(records: Sequence[Record], force: bool) -> Calibration:
             f"{records[0].path} and the others have no {comparable.noun} in common; repeat the same command"
         )
     for record in records[1:]:
-        check_comparable(records[0], record, names, force)
+        check_comparable(records[0], record, comparable, names, force)
     spreads: dict[str, float] = {}
     for name in names:
         for metric, spread in _spreads(comparable, name, [by_name[name] for by_name in items]).items():
@@ -223,12 +246,17 @@ def _read(runs: Sequence[Run], allow_incomplete: bool) -> list[Record]:
     """The runs, each complete unless one need not be."""
     records = [read_run(run) for run in runs]
     for record in records:
-        if not record.complete and not allow_incomplete:
-            raise StopwavError(
-                f"{record.path}: the run is not complete, and what it lacks might have failed; continue it with "
-                "--resume, or add --allow-incomplete to judge what is there"
-            )
+        check_complete(record, allow_incomplete)
     return records
+
+
+def check_complete(record: Record, allow_incomplete: bool) -> None:
+    """Raise for a run that stopped early, unless it need not be complete."""
+    if not record.complete and not allow_incomplete:
+        raise StopwavError(
+            f"{record.path}: the run is not complete, and what it lacks might have failed; continue it with "
+            "--resume, or add --allow-incomplete to judge what is there"
+        )
 
 
 def _check_number(runs: Sequence[Run]) -> None:
@@ -250,9 +278,10 @@ def _spreads(comparable: Comparable, name: str, items: Sequence[ComparableItem])
     if not utterances and any(item.utterances is not None for item in items):
         raise StopwavError(f"{visible(name)}: no utterance completed in every round of every run; see stopwav report")
     levels: dict[str, list[float]] = {}
-    for metric in comparable.metrics:
+    for metric in comparable.metrics_of(items[0], items[-1]):
         by_run = [item.values(metric, set(utterances)) for item in items]
-        usable = [values for values in by_run if not isinstance(values, NoValue)]
+        # Counts have no spread: what differs is a change.
+        usable = [values for values in by_run if not isinstance(values, NoValue | Estimate)]
         if len(usable) == len(items):
             levels[metric.name] = [float(np.log(values).mean()) for values in usable]
     for name in comparable.error_rates:

@@ -10,9 +10,9 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate, Rule
-from stopwav.stats.change import WORDS, Change, Question, answer_all
+from stopwav.stats.change import Change, Question, answer_all
 from stopwav.studies.budget import FEWEST_ROUNDS, half_width, pieces_by_round, rounds_text, spent_s, verdict_rule
-from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, Values, ask_metric
+from stopwav.studies.comparable import Comparable, ComparableItem, Values, ask_metric
 from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.diff.diff import (
     Diff,
@@ -24,9 +24,9 @@ from stopwav.studies.diff.diff import (
     items_of,
     limits_by_metric,
     read_run,
-    shared_settings,
 )
-from stopwav.studies.diff.gate import CONDITIONS, Gate, RaceFacts, check_conditions, judge
+from stopwav.studies.diff.gate import CONDITIONS, Gate, RaceFacts, check_conditions, condition_of, judge
+from stopwav.studies.diff.obstacles import shared_settings
 from stopwav.studies.engine_check import check_engines
 from stopwav.studies.spec import StudySpec, checked
 from stopwav.studies.stored_fields import readable
@@ -115,7 +115,7 @@ def is_decided(record: Record, terms: Terms) -> bool:
     growing = comparable.rounds_add_utterances and any(
         change.p_value is not None
         for change in item.changes
-        if change.by == "difference" and _condition(comparable, change) in terms.fail_on
+        if change.by == "difference" and condition_of(change) in terms.fail_on
     )
     return enough and not growing and not _open_changes(comparable, item.changes, terms)
 
@@ -149,7 +149,7 @@ def _judge(record: Record, terms: Terms) -> Gate:
     diff = Diff(record.path, record.path, record.header.study, (item,), remarks=remarks, rule=rule)
     facts = RaceFacts(base, change, len(by_round), rounds_text(record, piece_kinds(record)))
     open_changes = _open_changes(comparable, item.changes, terms)
-    return replace(judge(diff, terms.fail_on), race=_with_open(facts, record, comparable, open_changes))
+    return replace(judge(diff, terms.fail_on), race=_with_open(facts, record, open_changes))
 
 
 def _two_engines(record: Record) -> tuple[str, str]:
@@ -203,7 +203,8 @@ def _values(comparable: Comparable, a: ComparableItem, b: ComparableItem) -> Rou
     if utterances is not None and not utterances:
         return {}
     chosen = set(utterances or ())
-    return {metric.name: (a.values(metric, chosen), b.values(metric, chosen)) for metric in comparable.metrics}
+    metrics = comparable.metrics_of(a, b)
+    return {metric.name: (a.values(metric, chosen), b.values(metric, chosen)) for metric in metrics}
 
 
 def _questions(
@@ -216,25 +217,19 @@ def _questions(
     rule: Rule,
 ) -> Iterator[Question]:
     """The question about each metric, from the rounds in which both have a value."""
-    for metric in comparable.metrics:
+    for metric in comparable.metrics_of(base, change):
         # Of all rounds first: one that has no value because of its value must not be left out in silence.
         a, b = base.values(metric, utterances), change.values(metric, utterances)
-        if not isinstance(a, NoValue) and not isinstance(b, NoValue):
-            pairs = [pair for values in by_round if (pair := _pair(values[metric.name])) is not None]
+        if isinstance(a, list) and isinstance(b, list):
+            pairs = [pair for values in by_round if (pair := _pair(values.get(metric.name))) is not None]
             a, b = [first for first, _ in pairs], [second for _, second in pairs]
         yield ask_metric(metric, a, b, limits[metric.name], paired=True, rule=rule)
 
 
-def _pair(values: tuple[Values, Values]) -> tuple[float, float] | None:
+def _pair(values: tuple[Values, Values] | None) -> tuple[float, float] | None:
     """The values of one round; None where one engine has none, such as a peak that was not measured."""
-    a, b = values
-    return None if isinstance(a, NoValue) or isinstance(b, NoValue) else (a[0], b[0])
-
-
-def _condition(comparable: Comparable, change: Change) -> str:
-    """The condition that a metric may violate."""
-    quantity = next((metric.quantity for metric in comparable.metrics if metric.name == change.metric), None)
-    return f"worse-{change.metric}" if quantity is None else WORDS[quantity][1]
+    a, b = values or ([], [])
+    return (a[0], b[0]) if isinstance(a, list) and isinstance(b, list) and a and b else None
 
 
 def _open_changes(comparable: Comparable, changes: Sequence[Change], terms: Terms) -> list[Change]:
@@ -243,18 +238,14 @@ def _open_changes(comparable: Comparable, changes: Sequence[Change], terms: Term
     A condition is violated by any of its metrics; then the others no longer matter. It holds where the interval is not
     above the threshold: whether the change is `same` or `faster` is of no concern to a gate.
     """
-    violated = {_condition(comparable, change) for change in changes if _is_violation(comparable, change)}
+    violated = {condition_of(change) for change in changes if change.is_worse}
     return [
         change
         for change in changes
-        if (condition := _condition(comparable, change)) in terms.fail_on
+        if (condition := condition_of(change)) in terms.fail_on
         and condition not in violated
         and not _is_settled(comparable, change, terms.precision)
     ]
-
-
-def _is_violation(comparable: Comparable, change: Change) -> bool:
-    return change.verdict in ("worse", _condition(comparable, change))
 
 
 def _is_settled(comparable: Comparable, change: Change, precision: float) -> bool:
@@ -268,9 +259,9 @@ def _is_settled(comparable: Comparable, change: Change, precision: float) -> boo
     return half_width(Estimate(change.value, change.low, change.high)) <= precision
 
 
-def _with_open(facts: RaceFacts, record: Record, comparable: Comparable, changes: Sequence[Change]) -> RaceFacts:
+def _with_open(facts: RaceFacts, record: Record, changes: Sequence[Change]) -> RaceFacts:
     """The facts with the conditions that are open, and what should decide them by the time that rounds took."""
-    names = tuple(dict.fromkeys(_condition(comparable, change) for change in changes))
+    names = tuple(dict.fromkeys(map(condition_of, changes)))
     rounds = [change.more_rounds for change in changes if change.more_rounds is not None]
     if not rounds:
         return replace(facts, open=names)

@@ -26,7 +26,7 @@ from stopwav.studies.stored_rounds import round_time_s
 
 def forecast(spec: GridSpec) -> Forecast:
     """Return seconds and their basis: the budget, or what the rounds of a fixed plan take."""
-    audio_digest(spec.audio, spec.seed)  # raises what is wrong with the audio
+    audio_digest(spec.audio)  # raises what is wrong with the audio
     cells = round_order(spec, 0)
     earlier = earlier_speed(named_engine(spec.engine, spec.device), spec.save, "grid")
     rtf, load_s, run = earlier or (ASSUMED_RTF, ASSUMED_LOAD_S, "")

@@ -66,7 +66,7 @@ def grid(spec: GridSpec) -> Record:
 
 def _is_same(spec: GridSpec, other: Header) -> bool:
     """Whether a run is of this spec; one of an older version, without digests of its files, also of this audio."""
-    same_audio = other.digests or other.corpus.get("digest") == audio_digest(spec.audio, spec.seed)
+    same_audio = other.digests or other.corpus.get("digest") == audio_digest(spec.audio)
     return other.spec == spec.stored() and bool(same_audio)
 
 
@@ -82,7 +82,7 @@ def _header(spec: GridSpec) -> Header:
     warnings = audio_warnings(spec.audio, max(spec.durations))
     corpus = {
         "name": spec.audio,
-        "digest": audio_digest(spec.audio, spec.seed),
+        "digest": audio_digest(spec.audio),
         "cautions": [{"code": warning.code, "message": warning.message} for warning in warnings],
     }
     digests = {**engine_digests([engine], [inspection]), **input_digests(spec.audio, max(spec.durations))}

@@ -64,21 +64,18 @@ def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
     spec.report("checking engines", 0, 1)
     inspections = check_engines(spec.engines, spec.time_limit_s, streaming=True, servers=True)
     spec.report("checking engines", 1, 1)
-    drawn = draw(spec)
+    drawn, digest = draw(spec)
     budget = Budget(spec.total_s, time.monotonic() - begun_s)
     opening.load(_bounded(spec), drawn.utterances[0], budget)
-    corpus, digest = drawn, drawn.digest
     if spec.is_budgeted:
         corpus = choose_utterances(spec, drawn, stream_cost(spec, opening.engines.values()), budget)
     else:
         corpus = aligned(spec, drawn)
-    if len(corpus.utterances) == len(drawn.utterances):
-        digest = corpus.digest
     return make_header(
         "latency",
         spec,
         normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
-        # Runs of one corpus have one digest, however many utterances a budget had time for.
+        # Runs of one corpus have one digest, whatever was drawn of it, and however many a budget had time for.
         corpus={**corpus_to_json(corpus, corpus.utterances), "digest": digest},
         digests={
             **engine_digests(spec.engines, inspections),

@@ -58,13 +58,13 @@ def stream_cost(spec: LatencySpec, engines: Iterable[OpenedEngine]) -> StreamCos
     return StreamCost(sum(paced) / spec.streams, sum(rtfs), sum(engine.seconds for engine in opened))
 
 
-def draw(spec: LatencySpec) -> Corpus:
-    """Return the corpus in an order drawn by seed, cut to the limit."""
+def draw(spec: LatencySpec) -> tuple[Corpus, str]:
+    """Return the corpus in an order drawn by seed, cut to the limit, and the digest of all of it."""
     corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
     # Drawn over the whole corpus: the first N of a sorted one are all alike.
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)
-    return replace(corpus, utterances=tuple(drawn[: spec.limit]))
+    return replace(corpus, utterances=tuple(drawn[: spec.limit])), corpus.digest
 
 
 def aligned(spec: LatencySpec, corpus: Corpus) -> Corpus:

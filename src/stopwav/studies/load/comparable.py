@@ -1,4 +1,4 @@
-"""How `diff` and `gate` compare two load runs: level by level, by values per round."""
+"""How two load runs are compared: the capacity of each target, then level by level, by values per round."""
 
 from __future__ import annotations
 
@@ -8,29 +8,45 @@ from functools import partial
 import numpy as np
 
 from stopwav.record import Record
-from stopwav.stats import minimum_count, nearest_rank
+from stopwav.stats import Estimate, minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric, Values
 from stopwav.studies.load.judgement import values_of
 from stopwav.studies.load.level_table import LevelTable, invalid_reason, level_tables
 from stopwav.studies.load.metrics import INVALID, steady_looks
-from stopwav.studies.load.results import level_name
+from stopwav.studies.load.results import capacity_estimate, level_name
 from stopwav.studies.load.spec import LoadSpec
+from stopwav.studies.load.state import target_states
 from stopwav.studies.stored_fields import stored_spec
 
 # Lost sessions that an objective without a limit of its own lets pass, as those that are built in do.
 FEW_LOST = 0.01
+CAPACITY = "capacity"
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
-    """The levels of a run by name."""
-    objective = stored_spec(LoadSpec, record.header).objective
-    limit = next((item.limit for item in objective.conditions if item.metric == "failed"), FEW_LOST)
+    """The targets of a run, then its levels; a search measures other levels where the capacity is another one."""
+    spec = stored_spec(LoadSpec, record.header)
+    limit = next((item.limit for item in spec.objective.conditions if item.metric == "failed"), FEW_LOST)
+    states = target_states(record, spec)
+    # A capacity has an interval of its own, which is valid whenever the search stopped.
+    capacities = {target: capacity_estimate(spec, states[target]) for target in spec.targets}
     return {
+        target: ComparableItem(partial(_capacity, capacity), metrics=(CAPACITY,))
+        for target, capacity in capacities.items()
+    } | {
         level_name(key): ComparableItem(
-            partial(_values, level), utterances=_completed(level, limit), rounds=len(level.rounds)
+            partial(_values, level),
+            utterances=_completed(level, limit),
+            rounds=len(level.rounds),
+            metrics=tuple(_OF_ROUND),
+            optional=spec.is_search,
         )
         for key, level in level_tables(record).items()
     }
+
+
+def _capacity(capacity: Estimate, metric: RoundMetric, utterances: set[str]) -> Values:
+    return capacity
 
 
 def _completed(level: LevelTable, limit: float) -> dict[str, str | None] | None:
@@ -78,8 +94,9 @@ _OF_ROUND: Mapping[str, Callable[[LevelTable, int], float | NoValue]] = {
     "server_bytes": _memory,
 }
 COMPARABLE = Comparable(
-    noun="level",
+    noun="target or level",
     metrics=(
+        RoundMetric(CAPACITY, "streams", "capacity"),
         RoundMetric("word_latency_p50", "s", "time"),
         RoundMetric("word_latency_p95", "s", "time"),
         RoundMetric("final_latency_p50", "s", "time"),

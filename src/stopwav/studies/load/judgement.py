@@ -11,7 +11,7 @@ from stopwav.speech.events import Floats, Integers
 from stopwav.stats import nearest_rank, t_quantile
 from stopwav.stats.exceedance import Share, Side, clustered_share
 from stopwav.studies.load.level_table import LevelTable, invalid_reason
-from stopwav.studies.load.objective import EVENTS, Condition, Objective
+from stopwav.studies.load.objective import EVENTS, Objective, ObjectiveCondition
 from stopwav.studies.load.search import LevelState
 from stopwav.studies.stream_facts import StreamFacts
 
@@ -30,7 +30,7 @@ Verdict = Literal["holds", "fails", "unstable", "invalid"]
 class Judged:
     """One condition at a level: its value, on which side of the limit it is, and whether that is sure."""
 
-    condition: Condition
+    condition: ObjectiveCondition
     value: float | None
     holds: bool
     side: Side
@@ -77,7 +77,7 @@ def judge(objective: Objective, level: LevelTable) -> Judgement:
     return Judgement("fails", confirmed and any(judged.side == "above" for judged in conditions), conditions)
 
 
-def judge_condition(condition: Condition, level: LevelTable) -> Judged:
+def judge_condition(condition: ObjectiveCondition, level: LevelTable) -> Judged:
     """Return a condition at a level. A session that failed, or was not over when it was cut, is late in any case."""
     if condition.metric == "failed":
         return _judge_failures(condition, level)
@@ -98,7 +98,7 @@ def judge_condition(condition: Condition, level: LevelTable) -> Judged:
     )
 
 
-def exceeding(condition: Condition, level: LevelTable) -> tuple[Floats, Floats]:
+def exceeding(condition: ObjectiveCondition, level: LevelTable) -> tuple[Floats, Floats]:
     """Return, by session, how many events were not within the limit of a time, and how many there were."""
     values, sessions = values_of(condition.family, level)
     count = len(level.table)
@@ -174,13 +174,13 @@ def _rise(level: LevelTable, chosen: Floats, steady_s: float) -> float | None:
     return slope * steady_s if least > 0 and slope * steady_s > threshold_s else None
 
 
-def _percentile(condition: Condition, level: LevelTable) -> float | None:
+def _percentile(condition: ObjectiveCondition, level: LevelTable) -> float | None:
     values, _ = values_of(condition.family, level)
     assert condition.percentile is not None
     return float(nearest_rank(values, condition.percentile)) if values.size else None
 
 
-def _judge_failures(condition: Condition, level: LevelTable) -> Judged:
+def _judge_failures(condition: ObjectiveCondition, level: LevelTable) -> Judged:
     count = len(level.failures)
     side = Share(float(count), float(level.sessions)).side_of(condition.limit)
     note = ""
@@ -196,7 +196,7 @@ def _judge_failures(condition: Condition, level: LevelTable) -> Judged:
     )
 
 
-def _judge_errors(condition: Condition, level: LevelTable) -> Judged:
+def _judge_errors(condition: ObjectiveCondition, level: LevelTable) -> Judged:
     counted = [
         text.errors
         for text, completed in zip(level.table.texts, level.completed, strict=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stopwav.errors import StopwavError, suggestion
+from stopwav.studies.limit import parse_limit
 
 # What a condition may be about, and what one event of it is: each has one value per word or per session, or is a share
 # of all sessions or words.
@@ -26,7 +27,7 @@ LEAST_LIMIT_S, MOST_LIMIT_S = 0.001, 3600.0
 
 
 @dataclass(frozen=True)
-class Condition:
+class ObjectiveCondition:
     """A metric that has to stay below a limit: seconds of a percentile, or a share."""
 
     metric: str
@@ -64,7 +65,7 @@ class Objective:
     """A name, or "" for one's own, and the conditions that all have to hold."""
 
     name: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ObjectiveCondition, ...]
 
     @property
     def text(self) -> str:
@@ -79,18 +80,16 @@ class Objective:
 
 
 # Their reasons, with sources, are in docs/concepts/load.md.
-PRESETS: Mapping[str, tuple[Condition, ...]] = {
-    "captions": (Condition("committed_latency_p90", 3.0), Condition("failed", 0.01)),
+PRESETS: Mapping[str, tuple[ObjectiveCondition, ...]] = {
+    "captions": (ObjectiveCondition("committed_latency_p90", 3.0), ObjectiveCondition("failed", 0.01)),
     "dictation": (
-        Condition("word_latency_p90", 1.0),
-        Condition("final_latency_p95", 1.0),
-        Condition("failed", 0.01),
+        ObjectiveCondition("word_latency_p90", 1.0),
+        ObjectiveCondition("final_latency_p95", 1.0),
+        ObjectiveCondition("failed", 0.01),
     ),
-    "voice-agent": (Condition("final_latency_p95", 0.8), Condition("failed", 0.01)),
+    "voice-agent": (ObjectiveCondition("final_latency_p95", 0.8), ObjectiveCondition("failed", 0.01)),
 }
 DEFAULT = "voice-agent"
-
-_CONDITION = re.compile(r"(?P<metric>[a-z_0-9]+)\s*<=?\s*(?P<limit>[0-9.]+)\s*(?P<unit>ms|s|%)?")
 
 
 def parse_objective(text: str) -> Objective:
@@ -109,33 +108,22 @@ def parse_objective(text: str) -> Objective:
     return Objective("", conditions)
 
 
-def _parse_condition(text: str) -> Condition:
-    match = _CONDITION.fullmatch(text)
-    if match is None:
+def _parse_condition(text: str) -> ObjectiveCondition:
+    limit = parse_limit(text)
+    if limit is None or limit.relation not in ("<", "<="):
         if re.fullmatch(r"[a-z-]+", text):
             raise StopwavError(f"unknown objective {text!r}; {suggestion(text, PRESETS)}")
         raise StopwavError(
             f"{text!r} is not a condition such as word_latency_p95<1.0, final_latency_p95<800ms, failed<1%"
         )
-    metric, unit = match["metric"], match["unit"]
-    try:
-        number = float(match["limit"])
-    except ValueError:
-        raise StopwavError(f"{text!r}: {match['limit']!r} is not a number") from None
-    if metric in SHARES:
-        return Condition(metric, _share(text, number, unit))
-    family, _, percent = metric.rpartition("_p")
+    if limit.metric in SHARES:
+        if limit.unit or not 0 < limit.number < 1:
+            raise StopwavError(f"{text!r}: a limit of a share is above 0 and below 100 %, such as 1% or 0.01")
+        return ObjectiveCondition(limit.metric, limit.number)
+    family, _, percent = limit.metric.rpartition("_p")
     if family not in EVENTS or not percent.isdigit() or not 1 <= int(percent) <= 99:
         known = [*(f"{name}_p95" for name in EVENTS), *SHARES]
-        raise StopwavError(f"{text!r}: there is no metric {metric!r}; {suggestion(metric, known)}")
-    limit_s = number / 1000 if unit == "ms" else number
-    if unit == "%" or not LEAST_LIMIT_S <= limit_s <= MOST_LIMIT_S:
-        raise StopwavError(f"{text!r}: a limit of {metric} is a time from 1 ms to 1 h, such as 0.8 or 800ms")
-    return Condition(metric, limit_s)
-
-
-def _share(text: str, number: float, unit: str | None) -> float:
-    share = number / 100 if unit == "%" else number
-    if unit in ("s", "ms") or not 0 < share < 1:
-        raise StopwavError(f"{text!r}: a limit of a share is above 0 and below 100 %, such as 1% or 0.01")
-    return share
+        raise StopwavError(f"{text!r}: there is no metric {limit.metric!r}; {suggestion(limit.metric, known)}")
+    if limit.unit not in (None, "s") or not LEAST_LIMIT_S <= limit.number <= MOST_LIMIT_S:
+        raise StopwavError(f"{text!r}: a limit of {limit.metric} is a time from 1 ms to 1 h, such as 0.8 or 800ms")
+    return ObjectiveCondition(limit.metric, limit.number)

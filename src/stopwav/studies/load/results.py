@@ -56,10 +56,11 @@ def capacity_estimate(spec: LoadSpec, state: TargetState) -> Estimate:
     high = None if found.surely_not is None else float(found.surely_not - 1)
     if high is None and all(state.judgements[streams].verdict == "holds" for streams in valid):
         note = f"at least: no more than {most} streams were tried"
-        return Estimate(float(found.holds), n=n, unit="streams", note=note, code="at-least")
+        return Estimate(float(found.holds), float(found.surely), n=n, unit="streams", note=note, code="at-least")
     if high is None:
         return Estimate(
             float(found.holds),
+            float(found.surely),
             n=n,
             unit="streams",
             note="it is not sure yet at which level the objective fails",

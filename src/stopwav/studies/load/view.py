@@ -13,7 +13,7 @@ from stopwav.stats import nearest_rank
 from stopwav.studies.load.judgement import values_of
 from stopwav.studies.load.level_table import LevelKey, LevelTable, level_tables
 from stopwav.studies.load.metrics import steady_looks
-from stopwav.studies.load.objective import Condition
+from stopwav.studies.load.objective import ObjectiveCondition
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.study import StudyRun
 
@@ -40,7 +40,7 @@ def load_view(run: StudyRun) -> dict[str, Any]:
 
 
 def _curve(
-    condition: Condition, tables: Mapping[LevelKey, LevelTable], results: Sequence[Result]
+    condition: ObjectiveCondition, tables: Mapping[LevelKey, LevelTable], results: Sequence[Result]
 ) -> Iterator[dict[str, Any]]:
     """P50 of a condition's metric and the percentile that it limits, by level; invalid levels have none."""
     verdicts = {

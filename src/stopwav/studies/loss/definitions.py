@@ -55,6 +55,9 @@ CORRECTNESS = {
         "max relative error of the gradient",
         "Largest |gradient − oracle's| / largest |oracle's|, to encoder, predictor and joiner weights.",
     ),
+    "correct": Definition(
+        "correct", "bool", "1 where value and gradient are those of the oracle but for rounding, otherwise 0."
+    ),
     "deterministic": Definition("deterministic", "bool", "1 where a second run gives the same bits, otherwise 0."),
     "pruning_gap": ratio("pruning gap", "Pruned loss / exact loss − 1: the effect of the paths that are left out."),
 }

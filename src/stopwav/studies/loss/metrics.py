@@ -24,8 +24,8 @@ def step_metrics(measured: LossRounds, batch_set: BatchSet, shared: SharedBatche
     cells = [rounds.batches[number].cells for number in rounds.good]
     return {
         "step_time": over_batches(rounds, step_values, note),
-        "forward_time": over_batches(rounds, _stage_values("forward"), note),
-        "backward_time": over_batches(rounds, _stage_values("backward"), note),
+        "forward_time": over_batches(rounds, stage_values("forward"), note),
+        "backward_time": over_batches(rounds, stage_values("backward"), note),
         "step_wall_time": over_batches(rounds, _wall_values, note),
         # The ratio of sums, with its interval by resampling batches.
         "time_per_cell": cluster_ratio(times, cells, range(len(times)), unit="s", positive=True),
@@ -46,8 +46,8 @@ def _wall_values(round_: Round) -> Sequence[float]:
     return round_.samples.values_s
 
 
-def _stage_values(name: str) -> ValuesOf:
-    """The seconds per step in one of its two stages."""
+def stage_values(name: str) -> ValuesOf:
+    """Return how to read the seconds per step in one of its two stages."""
 
     def values(round_: Round) -> Sequence[float]:
         assert round_.samples is not None

@@ -138,14 +138,20 @@ def _check_metrics(check: Piece | None) -> dict[str, Estimate]:
     gradients = {name: error for name, error in errors.items() if name != "value"}
     each = ", ".join(f"{name} {error:.1e}" for name, error in gradients.items())
     metrics = {
-        "value_deviation": Estimate(errors["value"], n=1),
-        "gradient_deviation": Estimate(max(gradients.values()), n=1, note=each),
-        "deterministic": Estimate(float(check.data["deterministic"]), n=1, unit="bool"),
+        "value_deviation": _computed(errors["value"]),
+        "gradient_deviation": _computed(max(gradients.values()), note=each),
+        "correct": _computed(float(is_right(check.data)), "bool"),
+        "deterministic": _computed(float(check.data["deterministic"]), "bool"),
     }
     if check.data["gap"] is not None:
         note = "on random logits: those of a trained model leave less outside the range"
-        metrics["pruning_gap"] = Estimate(check.data["gap"], n=1, note=note)
+        metrics["pruning_gap"] = _computed(check.data["gap"], note=note)
     return metrics
+
+
+def _computed(value: float, unit: str = "", note: str = "") -> Estimate:
+    """A number that is computed, and not measured: its interval is the number itself."""
+    return Estimate(value, value, value, 1, unit, note)
 
 
 def _check_warnings(check: Piece | None) -> Iterator[Caution]:

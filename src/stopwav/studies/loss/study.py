@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stopwav.studies.loss.check import problems
+from stopwav.studies.loss.comparable import COMPARABLE
 from stopwav.studies.loss.definitions import DEFINITIONS
 from stopwav.studies.loss.document import loss_document
 from stopwav.studies.loss.forecast import forecast
@@ -24,6 +25,7 @@ STUDY = Study(
     definitions=DEFINITIONS,
     pieces=loss_pieces,
     missing=missing_keys,
+    comparable=COMPARABLE,
     example={"losses": ["torch"]},
     verb=VERB,
     forecast=forecast,

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from stopwav.errors import StopwavError, suggestion
 from stopwav.studies.budget import QUICK_S
 from stopwav.studies.plan.matrix import Matrix, fill, read_matrix, references
+from stopwav.studies.plan.plan_gate import PlanGate, check_engines, check_shared_gate, read_gate
 from stopwav.studies.plan.speechbrain_recipe import holds_recipe
 from stopwav.studies.plan.yaml_file import Node, as_node, kind, parse_yaml, read_yaml, shown
 from stopwav.studies.spec import StudySpec, flag_of, format_validation_error, list_item, setting_of
@@ -21,6 +22,8 @@ from stopwav.studies.study import Study, find_study, study_names
 
 # The setting that holds several engines: runs that differ in nothing else become one, in which they are interleaved.
 _ENGINES = "engines"
+# The key of the conditions on a run, which is no setting of a study.
+_GATE = "gate"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class PlannedRun:
     note: str = field(default="", compare=False)
     # Where each argument stands, for what is wrong with it later.
     places: dict[str, str] = field(default_factory=dict, compare=False)
+    # The conditions that `--gate` holds its results to.
+    gate: PlanGate = field(default=PlanGate(), compare=False)
 
     @property
     def spec(self) -> StudySpec:
@@ -74,11 +79,18 @@ def planned_runs(root: Node, overrides: Mapping[str, Node]) -> list[PlannedRun]:
     entries = [_entry(node) for node in listed.sequence("studies")]
     if not entries:
         raise StopwavError(f"{listed.where}: studies is empty; write `- latency: {{engines: [pocketsphinx]}}` in it")
-    named = [study for study, _ in entries]
+    named, gate = [study for study, _ in entries], shared.pop(_GATE, None)
     _check_used(shared, named)
     _check_used(overrides, named)
-    runs = [run for study, node in entries for run in _expand(study, node, shared, overrides)]
+    check_shared_gate(gate, named)
+    runs = [
+        replace(run, gate=read_gate(gate, study, shared=True) + run.gate)
+        for study, node in entries
+        for run in _expand(study, node, shared, overrides)
+    ]
     _check_different(runs)
+    for run in runs:
+        check_engines(run.gate, run.arguments, run.where)
     return runs
 
 
@@ -101,7 +113,7 @@ def _check_used(settings: Mapping[str, Node], studies: Sequence[Study]) -> None:
     """Raise for a setting that none of the studies takes."""
     for key, node in settings.items():
         if not any(_is_key(study, key) for study in studies):
-            keys = dict.fromkeys(key for study in studies for key in [*_keys(study), "studies", "quick"])
+            keys = dict.fromkeys(key for study in studies for key in [*_keys(study), "studies", "quick", _GATE])
             raise StopwavError(
                 f"{node.key_where}: unknown key {shown(key)}, which no study of this file takes; {_hint(key, keys)}"
             )
@@ -123,10 +135,10 @@ def _hint(key: str, keys: Iterable[str]) -> str:
 def _expand(study: Study, node: Node, shared: Mapping[str, Node], overrides: Mapping[str, Node]) -> list[PlannedRun]:
     """The runs of one entry: one, or with a matrix one for each combination."""
     own = {} if node.value is None else dict(node.mapping(study.name))
-    matrix_node = own.pop("matrix", None)
+    matrix_node, gate = own.pop("matrix", None), read_gate(own.pop(_GATE, None), study)
     for key, value in own.items():
         if not _is_key(study, key):
-            hint = _hint(key, [*_keys(study), "quick", "matrix"])
+            hint = _hint(key, [*_keys(study), "quick", "matrix", _GATE])
             raise StopwavError(f"{value.key_where}: unknown key {shown(key)} of {study.name}; {hint}")
     settings: dict[str, Node] = {}
     for level in (shared, own, overrides):
@@ -136,9 +148,10 @@ def _expand(study: Study, node: Node, shared: Mapping[str, Node], overrides: Map
             settings.pop(replaced, None)
         settings |= named
     if matrix_node is None:
-        return [_planned(study, node, settings)]
+        return [replace(_planned(study, node, settings), gate=gate)]
     matrix = read_matrix(matrix_node)
-    return _together([_planned(study, node, filled) for filled in _filled(study, settings, matrix, matrix_node)])
+    runs = [_planned(study, node, filled) for filled in _filled(study, settings, matrix, matrix_node)]
+    return _together([replace(run, gate=gate) for run in runs])
 
 
 def _named(study: Study, level: Mapping[str, Node]) -> dict[str, Node]:

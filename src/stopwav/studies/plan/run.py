@@ -10,6 +10,7 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.studies.plan.plan_file import PlannedRun, read_plan
+from stopwav.studies.plan.plan_gate import stop_rule
 from stopwav.studies.spec import Progress
 from stopwav.studies.study import find_study
 
@@ -34,9 +35,11 @@ def run(
     return [run_planned(planned, resume=resume, progress=progress) for planned in read_plan(file, overrides)]
 
 
-def run_planned(planned: PlannedRun, *, resume: bool = False, progress: Progress | None = None) -> FinishedRun:
-    """Return how one run of a plan ended."""
-    arguments = {**planned.arguments, "progress": progress}
+def run_planned(
+    planned: PlannedRun, *, resume: bool = False, progress: Progress | None = None, gate: bool = False
+) -> FinishedRun:
+    """Return how one run of a plan ended; for its `gate`, it ends as soon as that is decided, where it may."""
+    arguments = {**planned.arguments, "progress": progress, **(stop_rule(planned.gate) if gate else {})}
     if resume:
         arguments["resume"] = True
     try:

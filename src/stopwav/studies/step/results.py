@@ -112,16 +112,7 @@ def _row_result(row: StepRow, shares: _Shares, switch_s: float, rows: Mapping[st
     warnings = [Caution("attribution", note) for note in row.notes]
     doubt = _doubt(row, share, switch_s)
     warnings += [Caution("below-noise", doubt)] if doubt else []
-    kind = "layers" if row.members else row.kind
-    params = {
-        "kind": kind,
-        "type": row.type_name,
-        "parent": row.parent,
-        "label": row.label,
-        "members": list(row.members),
-        "folded": row.folded,
-        "doubtful": bool(doubt),
-    }
+    params = {**row_params(row), "doubtful": bool(doubt)}
     metrics = {"share": share, "self_share": shares.of(row.own)}
     metrics.update(_row_times(row, shares))
     metrics.update(_row_sizes(row))
@@ -129,7 +120,19 @@ def _row_result(row: StepRow, shares: _Shares, switch_s: float, rows: Mapping[st
         means = [float(rows[member].total.mean()) * _scale(steps) for member in row.members]
         metrics["layer_time_min"] = Estimate(min(means), n=len(means), unit="s")
         metrics["layer_time_max"] = Estimate(max(means), n=len(means), unit="s")
-    return Result(row.path or "model", params, "ok", metrics, tuple(warnings), kind=kind)
+    return Result(row.path or "model", params, "ok", metrics, tuple(warnings), kind=str(params["kind"]))
+
+
+def row_params(row: StepRow) -> dict[str, object]:
+    """Return what a row is and where it stands."""
+    return {
+        "kind": "layers" if row.members else row.kind,
+        "type": row.type_name,
+        "parent": row.parent,
+        "label": row.label,
+        "members": list(row.members),
+        "folded": row.folded,
+    }
 
 
 def _row_times(row: StepRow, shares: _Shares) -> Iterator[tuple[str, Estimate]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stopwav.studies.step.comparable import COMPARABLE
 from stopwav.studies.step.definitions import DEFINITIONS
 from stopwav.studies.step.document import step_comparison, step_document
 from stopwav.studies.step.forecast import forecast
@@ -26,6 +27,7 @@ STUDY = Study(
     example={"model": "conformer-transducer"},
     verb=VERB,
     forecast=forecast,
+    comparable=COMPARABLE,
     comparison=step_comparison,
     failure_codes=("step-",),
     followed=("step", "label", "stage"),
