@@ -34,6 +34,8 @@ EXIT_UNUSABLE = 2
 # Of a gate: a condition is violated, or not known to hold.
 EXIT_VIOLATED = 3
 EXIT_UNDECIDED = 4
+# There is no baseline of this machine to compare with.
+EXIT_NO_BASELINE = 5
 EXIT_INTERRUPTED = 130
 # By SIGTERM, which ends it as Ctrl-C does.
 EXIT_TERMINATED = 143
