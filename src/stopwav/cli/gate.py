@@ -22,8 +22,7 @@ Runs = Annotated[
     typer.Argument(
         metavar="[BASELINE] RUN",
         help="Two run files, or with --require one; a folder, or `latest`, stands for its newest complete run; with "
-        "--race two engines, as NAME[:SOURCE][,key=value…]; with "
-        "--calibrate three or more run files of the same thing.",
+        "--race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more run files of the same thing.",
     ),
 ]
 Race = Annotated[
@@ -103,10 +102,9 @@ def gate(
     json: Json = False,
 ) -> None:
     """Is a run as good as its baseline, or as --require says? Exit code 3: beyond doubt it is not; 4: undecided."""
-    from stopwav.cli.output import EXIT_VIOLATED, check_target, end_with, report_choice
+    from stopwav.cli.output import EXIT_VIOLATED, check_target, end_with
     from stopwav.studies.diff import gate as gates
     from stopwav.studies.diff.document import gate_document
-    from stopwav.studies.run_choice import choose_pair
 
     check_target(markdown)
     settings = {
@@ -159,6 +157,15 @@ def _check_mode(race: bool, settings: dict[str, Any], others: dict[str, bool]) -
     if not race and settings:
         name = next(iter(settings)).removesuffix("_s").replace("_", "-")
         raise StopwavError(f"--{name} is for a race, and run files are measured already; add --race, or leave it out")
+
+
+def _chosen(runs: list[str]) -> list[Path]:
+    """The two run files to compare; of folders, the ones that they stand for."""
+    from stopwav.cli.output import report_choice
+    from stopwav.studies.run_choice import choose_pair
+
+    files = _two(runs, "a baseline and a run, got run files", "--calibrate takes three or more")
+    return list(map(report_choice, choose_pair(*files)))
 
 
 def _two(names: list[str], wanted: str, hint: str) -> list[str]:
