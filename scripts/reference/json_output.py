@@ -135,8 +135,11 @@ OTHERS = """
 `init`: `{"stopwav", "study", "file"}`.
 
 `history`: `{"stopwav", "folder", "runs": [{"study", "run", "results", "started", "machine", "page"}], "skipped":
-[{"where", "message"}]}`, by time; `machine` is the fingerprint of the hardware, `page` the run's page or `null` where
-there is none, `skipped` the files in the folder that are no runs.
+[{"where", "message"}], "change_points": {"level", "series", "shifts": [{"metric", "name", "machine", "setting",
+"change", "p", "before": {"run", "started", "value", "runs"}, "after"}]}}`, by time; `machine` is the fingerprint of the
+hardware, `page` the run's page or `null` where there is none, `skipped` the files in the folder that are no runs. Of a
+change point, `before` and `after` have the run next to it, and the median and number of the runs of that level;
+`change` is relative, `null` where a level is not above zero; `series` counts what was tested at that `level`.
 
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary", "problem"}],
 "servers": [{"name", "installed", "install", "summary", "example"}]}`; `version`

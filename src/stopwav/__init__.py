@@ -14,6 +14,7 @@
     stopwav.step("conformer-transducer")         # where a training step goes, module by module
     stopwav.serve("moonshine")                   # an engine behind four protocols, until Ctrl-C
     stopwav.run("plan.yaml")                     # the studies that a file describes
+    stopwav.compare_baseline("run.jsonl")        # is a run worse than the stored one of this machine?
     stopwav.gate_race("base.py:Mine", "change.py:Mine")   # is a change worse? Both take turns in one run
 
 Importing it imports neither torch nor any engine.
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from stopwav.stats import Estimate, Verdict
     from stopwav.studies.compare.card import Card, card
     from stopwav.studies.compare.run import compare
+    from stopwav.studies.diff.baseline import compare_baseline, list_baselines, save_baseline
     from stopwav.studies.diff.diff import diff
     from stopwav.studies.diff.gate import gate
     from stopwav.studies.diff.race import gate_race
@@ -91,6 +93,7 @@ _LAZY = {
     "analyse": "stopwav.profiling.analysis",
     "card": "stopwav.studies.compare.card",
     "compare": "stopwav.studies.compare.run",
+    "compare_baseline": "stopwav.studies.diff.baseline",
     "load": "stopwav.studies.load.run",
     "diff": "stopwav.studies.diff.diff",
     "diff_traces": "stopwav.profiling.trace_diff",
@@ -100,6 +103,7 @@ _LAZY = {
     "gate_race": "stopwav.studies.diff.race",
     "grid": "stopwav.studies.grid.run",
     "latency": "stopwav.studies.latency.run",
+    "list_baselines": "stopwav.studies.diff.baseline",
     "load_corpus": "stopwav.speech.corpus",
     "loss": "stopwav.studies.loss.run",
     "merge_traces": "stopwav.profiling.trace_merge",
@@ -108,6 +112,7 @@ _LAZY = {
     "profiles": "stopwav.profiling.calls",
     "results": "stopwav.studies.study",
     "run": "stopwav.studies.plan.run",
+    "save_baseline": "stopwav.studies.diff.baseline",
     "serve": "stopwav.servers.serve.server",
     "step": "stopwav.studies.step.run",
 }
@@ -150,6 +155,7 @@ __all__ = [
     "analyse",
     "card",
     "compare",
+    "compare_baseline",
     "diff",
     "diff_traces",
     "explanation",
@@ -158,6 +164,7 @@ __all__ = [
     "gate_race",
     "grid",
     "latency",
+    "list_baselines",
     "load",
     "load_corpus",
     "loss",
@@ -169,6 +176,7 @@ __all__ = [
     "race",
     "results",
     "run",
+    "save_baseline",
     "serve",
     "stage",
     "step",

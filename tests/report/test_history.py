@@ -20,8 +20,10 @@ from stored_runs import FAILURES, HOSTILE, REAL, changed, renamed
 from stopwav.cli.history import past_run
 from stopwav.record import Record
 from stopwav.report.chart import chart_svg
-from stopwav.report.history import PastRun, Point, history_document, letter, metrics_of, points_of
+from stopwav.report.history import PastRun, Point, letter, metrics_of, points_of
 from stopwav.report.history_chart import history_chart
+from stopwav.report.history_document import history_document
+from stopwav.report.level_shift import LevelShifts
 from stopwav.report.page import PageSection, render_page
 from stopwav.report.terminal import print_document
 from stopwav.studies.study import StudyRun
@@ -51,7 +53,7 @@ def past(paths: list[Path]) -> list[PastRun]:
 
 
 def page_of(runs: list[PastRun], folder: Path) -> str:
-    return render_page([PageSection(history_document(runs, folder.name), {}, runs[0].define)])
+    return render_page([PageSection(history_document(runs, folder.name, LevelShifts()), {}, runs[0].define)])
 
 
 def rows_in(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -112,7 +114,7 @@ def test_runs_stand_in_the_order_of_time(folder: Path) -> None:
     printed = json.loads(stopwav("history", folder, "--json").stdout)
     assert [run["started"][:10] for run in printed["runs"]] == [f"2026-01-0{day}" for day in range(1, 6)]
     assert [run["machine"] for run in printed["runs"]] == ["aaaa", "aaaa", "aaaa", "bbbb", "aaaa"]
-    assert set(printed) == {"stopwav", "folder", "runs", "skipped"}
+    assert set(printed) == {"stopwav", "folder", "runs", "skipped", "change_points"}
     assert [Path(file["where"]).name for file in printed["skipped"]] == ["notes.jsonl"]
     assert not (folder / "history.html").exists()
     for run in printed["runs"]:
@@ -175,7 +177,9 @@ def test_a_run_of_another_study_or_without_a_time_is_passed_over(tmp_path: Path)
 def test_the_terminal_shows_a_line_per_run_and_engine(folder: Path) -> None:
     text = io.StringIO()
     long = renamed(FAILURES, folder / "long.jsonl", "漢字" * 50)
-    print_document(history_document(past([folder / "latency-1.jsonl", long]), "x"), Console(file=text, width=80))
+    print_document(
+        history_document(past([folder / "latency-1.jsonl", long]), "x", LevelShifts()), Console(file=text, width=80)
+    )
     assert max(cell_len(line) for line in text.getvalue().splitlines()) <= 80
     assert "2026-01-01 00:00" in text.getvalue()
 

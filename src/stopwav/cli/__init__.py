@@ -21,6 +21,7 @@ _VERBS = {
     "report": ("stopwav.cli.report:report", "Print a run again, or write its page."),
     "diff": ("stopwav.cli.diff:diff", "Compare two runs: what is faster, slower, the same."),
     "gate": ("stopwav.cli.gate:gate", "Fail when a run is worse than its baseline."),
+    "baseline": ("stopwav.cli.baseline:baseline", "Keep runs to compare with, by machine and name."),
     "history": ("stopwav.cli.history:history", "Chart every metric over the runs in a folder."),
     "traces": ("stopwav.cli.traces:traces", "Analyse, compare or merge profiler traces."),
     "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),

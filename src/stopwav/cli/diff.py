@@ -23,18 +23,27 @@ Force = Annotated[
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Run file to compare with, such as the baseline.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Run file to compare.")],
+    a: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A",
+            help="Run file to compare with, such as the baseline. A folder, or `latest`, stands for its newest "
+            "complete run.",
+        ),
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Run file to compare, or a folder, or `latest`.")],
     threshold: Threshold = "1%",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead of tables.")] = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Show what changed from one run to another, and whether it is more than noise."""
-    from stopwav.cli.output import print_json, print_text, show_document
+    from stopwav.cli.output import print_json, print_text, report_choice, show_document
     from stopwav.studies.diff.diff import diff as compare
     from stopwav.studies.diff.document import diff_document
+    from stopwav.studies.run_choice import choose_pair
 
+    a, b = map(report_choice, choose_pair(a, b))
     compared = compare(a, b, threshold=parse_threshold(threshold), force=force)
     if json:
         print_json(compared.to_json())

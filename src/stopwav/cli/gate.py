@@ -21,8 +21,8 @@ Runs = Annotated[
     list[str],
     typer.Argument(
         metavar="[BASELINE] RUN",
-        help="Two run files, or with --require one; with --race two engines, as NAME[:SOURCE][,key=value…]; with "
-        "--calibrate three or more run files of the same thing.",
+        help="Two run files, or with --require one; a folder, or `latest`, stands for its newest complete run; with "
+        "--race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more run files of the same thing.",
     ),
 ]
 Race = Annotated[
@@ -142,7 +142,9 @@ def gate(
         return
     else:
         files = _two(runs, "a baseline and a run, got run files", "--calibrate takes three or more")
-        judged = gates.gate(*map(Path, files), **terms, force=force, allow_incomplete=allow_incomplete)
+        judged = gates.gate(
+            *map(report_choice, choose_pair(*files)), **terms, force=force, allow_incomplete=allow_incomplete
+        )
     _show(gate_document(judged), judged.to_json(), markdown, json, [judged.diff.a, judged.diff.b])
     end_with(code if code is not None else 0 if judged.passed else EXIT_VIOLATED)
 
@@ -155,6 +157,15 @@ def _check_mode(race: bool, settings: dict[str, Any], others: dict[str, bool]) -
     if not race and settings:
         name = next(iter(settings)).removesuffix("_s").replace("_", "-")
         raise StopwavError(f"--{name} is for a race, and run files are measured already; add --race, or leave it out")
+
+
+def _chosen(runs: list[str]) -> list[Path]:
+    """The two run files to compare; of folders, the ones that they stand for."""
+    from stopwav.cli.output import report_choice
+    from stopwav.studies.run_choice import choose_pair
+
+    files = _two(runs, "a baseline and a run, got run files", "--calibrate takes three or more")
+    return list(map(report_choice, choose_pair(*files)))
 
 
 def _two(names: list[str], wanted: str, hint: str) -> list[str]:
@@ -189,13 +200,14 @@ def _print_calibration(runs: list[str], force: bool, allow_incomplete: bool) -> 
 
 def _gate_alone(runs: list[str], require: list[str], allow_incomplete: bool, markdown: Path | None, json: bool) -> None:
     """Judge one run by conditions, and end with the code that says whether it meets them."""
-    from stopwav.cli.output import end_with
+    from stopwav.cli.output import end_with, report_choice
     from stopwav.studies.diff.document import requirements_document
     from stopwav.studies.diff.requirements import gate_conditions
+    from stopwav.studies.run_choice import choose_run
 
     if len(runs) != 1:
         raise StopwavError(f"--require judges one run, without a baseline, got {len(runs)}; gate the two without it")
-    met = gate_conditions(Path(runs[0]), require, allow_incomplete=allow_incomplete)
+    met = gate_conditions(report_choice(choose_run(runs[0])), require, allow_incomplete=allow_incomplete)
     _show(requirements_document(met), met.to_json(), markdown, json, [met.run])
     end_with(requirements_code(met))
 

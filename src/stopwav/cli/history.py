@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stopwav.report.history import PastRun
+    from stopwav.report.level_shift import LevelShifts
     from stopwav.studies.study import StudyRun
 
 
@@ -28,6 +29,7 @@ def history(
     import sys
 
     from stopwav.cli.output import check_target
+    from stopwav.report.level_shift import level_shifts
 
     check_target(html)
     runs, skipped = _read(folder, extras=json)
@@ -41,24 +43,29 @@ def history(
             )
     if not (runs if json and html is None else followed):
         raise StopwavError(f"{folder}: has no run to show; `stopwav latency ENGINE --save {folder}` makes one")
+    past = [past_run(run) for run in followed]
+    found = level_shifts(past)
     if html is not None or not json:
-        _write(followed, folder, html or folder / "history.html")
+        _write(followed, folder, html or folder / "history.html", found)
     if json:
-        _print_json(runs, folder, skipped)
+        _print_json(runs, folder, skipped, found)
     else:
         from stopwav.cli.output import show_document
-        from stopwav.report.history import history_document
+        from stopwav.report.history_document import history_document
 
-        show_document(history_document([past_run(run) for run in followed], folder.name))
+        show_document(history_document(past, folder.name, found))
 
 
 def past_run(run: StudyRun, href: str = "") -> PastRun:
     """Return a run as the history takes it, with the address of its page."""
+    from stopwav.cli.output import understood
     from stopwav.report.history import KeyMetric, PastRun
 
     definitions = run.study.definitions
     key = [KeyMetric(name, known.headline, known.scale, known.decimals) for name, known in definitions.headlines()]
-    return PastRun(run.record, run.followed, key, definitions.explain, run.study.series, href)
+    comparable = run.study.comparable
+    settings = {} if comparable is None else understood(run.record, lambda: comparable.settings(run.record))
+    return PastRun(run.record, run.followed, key, definitions.explain, run.study.series, href, settings)
 
 
 def _read(folder: Path, *, extras: bool) -> tuple[list[StudyRun], list[tuple[Path, str]]]:
@@ -87,15 +94,15 @@ def _read(folder: Path, *, extras: bool) -> tuple[list[StudyRun], list[tuple[Pat
     return sorted(runs, key=lambda run: (started_s(run.record), run.record.path.name)), skipped
 
 
-def _write(runs: Sequence[StudyRun], folder: Path, page: Path) -> None:
+def _write(runs: Sequence[StudyRun], folder: Path, page: Path, found: LevelShifts) -> None:
     """Write the page, and before it those pages of its runs that are not there yet."""
     import os
     import sys
     from urllib.parse import quote
 
     from stopwav.cli.output import page_of, write_file, write_page_or_warn
-    from stopwav.report.history import history_document
     from stopwav.report.history_chart import history_charts
+    from stopwav.report.history_document import history_document
     from stopwav.report.page import PageSection, render_page
 
     past = []
@@ -105,13 +112,15 @@ def _write(runs: Sequence[StudyRun], folder: Path, page: Path) -> None:
         address = quote(os.path.relpath(target.resolve(), page.resolve().parent))
         # A name such as `javascript:x` is a file here, and would be a command without the dot.
         past.append(past_run(run, f"./{address}" if there else ""))
-    document = history_document(past, folder.resolve().name or str(folder))
-    html = render_page([PageSection(document, history_charts(past), past[0].define)])
+    document = history_document(past, folder.resolve().name or str(folder), found)
+    html = render_page([PageSection(document, history_charts(past, found), past[0].define)])
     write_file(page, html, [run.record.path for run in runs])
     print(f"page: {page}", file=sys.stderr)
 
 
-def _print_json(runs: Sequence[StudyRun], folder: Path, skipped: Sequence[tuple[Path, str]]) -> None:
+def _print_json(
+    runs: Sequence[StudyRun], folder: Path, skipped: Sequence[tuple[Path, str]], found: LevelShifts
+) -> None:
     from stopwav.cli.output import page_of, print_json, run_to_json
     from stopwav.report.provenance import fingerprint
 
@@ -125,4 +134,4 @@ def _print_json(runs: Sequence[StudyRun], folder: Path, skipped: Sequence[tuple[
         for run in runs
     ]
     left_out = [{"where": str(path), "message": message} for path, message in skipped]
-    print_json({"folder": str(folder), "runs": rows, "skipped": left_out})
+    print_json({"folder": str(folder), "runs": rows, "skipped": left_out, "change_points": found.to_json()})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from stopwav.record import Record
     from stopwav.report.document import Document
+    from stopwav.studies.run_choice import RunChoice
     from stopwav.studies.spec import Progress
     from stopwav.studies.study import StudyRun
 
@@ -33,6 +34,8 @@ EXIT_UNUSABLE = 2
 # Of a gate: a condition is violated, or not known to hold.
 EXIT_VIOLATED = 3
 EXIT_UNDECIDED = 4
+# There is no baseline of this machine to compare with.
+EXIT_NO_BASELINE = 5
 EXIT_INTERRUPTED = 130
 # By SIGTERM, which ends it as Ctrl-C does.
 EXIT_TERMINATED = 143
@@ -66,6 +69,13 @@ def report_resumed(record: Record) -> None:
 
         pieces = counted(record.previous_count, "piece")
         print(f"stopwav: resumed {record.path}: {pieces} measured before", file=sys.stderr)
+
+
+def report_choice(choice: RunChoice) -> Path:
+    """Return the run that a name stands for, and say which it is where the name was not its own."""
+    if choice.reason:
+        print(f"stopwav: took {choice.path}, {choice.reason}", file=sys.stderr)
+    return choice.path
 
 
 def read_results(record: Record) -> StudyRun:

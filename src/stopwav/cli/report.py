@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run files.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Run files; a folder, or `latest`, stands for its newest complete run."),
+    ],
     html: Annotated[
         Path | None,
         typer.Option(help="Write one page with a section per run; of several runs, with a comparison on top."),
@@ -53,9 +56,11 @@ def report(
     """Show the results of runs, computed again from their files."""
     from stopwav.cli import output
     from stopwav.record import Record
+    from stopwav.studies.run_choice import choose_run
 
     detail = Detail(every_metric, scientific, unfold, labels, print_texts)
     output.check_one_output({"--json": json, "--markdown": markdown, "--csv": csv})
+    runs = [output.report_choice(choose_run(path)) for path in runs]
     page = _page(html, trace, runs, open_page)
     for target in (page, trace, None if charts is None else charts / "chart.svg"):
         output.check_target(target)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
-from stopwav.report.document import PAGE, Cell, Column, Document, Figures, Lines, Note, Row, Section, Table
-from stopwav.report.provenance import fingerprint, machine_line
-from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
+from stopwav.report.provenance import fingerprint
+from stopwav.report.text import DASH, counted, format_interval, plain
 from stopwav.stats import Estimate
 
 
@@ -37,6 +37,8 @@ class PastRun:
     # What tells its points from those of another study, which times other things under the same name.
     series: str = ""
     href: str = ""
+    # The settings that have to be equal for numbers to be comparable.
+    settings: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def time_s(self) -> float:
@@ -50,14 +52,13 @@ class PastRun:
 
     @property
     def setting(self) -> str:
-        """The corpus, pace and chunk size of the run: numbers under different settings are not comparable."""
-        spec, corpus = self.record.header.spec, self.record.header.corpus
-        count = len(corpus.get("utterances", ()))
+        """The corpus and the settings of the run: numbers under different ones are not comparable."""
+        corpus = self.record.header.corpus
+        count = f"{counted(len(corpus['utterances']), 'utterance')}, " if "utterances" in corpus else ""
         parts = [self.series] if self.series else []
-        parts += [f"{corpus.get('name', DASH)} ({counted(count, 'utterance')}, {str(corpus.get('digest', DASH))[:6]})"]
-        parts += [
-            f"{spec[name]} {word}" for name, word in (("pace", "pace"), ("chunk_ms", "ms chunks")) if spec.get(name)
-        ]
+        parts += [f"{corpus.get('name', DASH)} ({count}{str(corpus.get('digest', DASH))[:6]})"]
+        known = {"chunk_ms": self.record.header.spec.get("chunk_ms"), **self.settings}
+        parts += [_setting_text(name, value) for name, value in known.items() if value not in (None, "", [])]
         return ", ".join(parts)
 
 
@@ -74,6 +75,9 @@ class Point:
     high: float | None
     text: str
     href: str
+    # The run that it is of.
+    run: Path = Path()
+    started: str = ""
 
     @property
     def line(self) -> tuple[str, str, str]:
@@ -91,6 +95,13 @@ def started_s(record: Record) -> float:
         raise StopwavError(f"{record.path}: started at {record.header.started[:40]!r}, which is not a time") from None
 
 
+def _setting_text(name: str, value: object) -> str:
+    """A setting in words."""
+    if name == "pace":
+        return f"{value} pace"
+    return f"{value} ms chunks" if name == "chunk_ms" else f"{name} {value}"
+
+
 def letter(number: int) -> str:
     """Return A, B, … Z, AA, AB, …: the name of a machine."""
     return ("" if number < 26 else letter(number // 26 - 1)) + chr(ord("A") + number % 26)
@@ -105,7 +116,7 @@ def metrics_of(runs: Sequence[PastRun]) -> list[str]:
         for name, estimate in result.metrics.items()
         if estimate.value is not None and estimate.unit != "bool"
     )
-    key = [metric.name for metric in _key_metrics(runs) if metric.name in present]
+    key = [metric.name for metric in key_metrics_of(runs) if metric.name in present]
     return key + [name for name in present if name not in key]
 
 
@@ -114,7 +125,7 @@ def display_scale(metric: str, runs: Sequence[PastRun]) -> tuple[float, str]:
     estimates = [result.metrics[metric] for run in runs for result in run.results if metric in result.metrics]
     values = [abs(estimate.value) for estimate in estimates if estimate.value is not None]
     unit = estimates[0].unit
-    if any(key.scale == 100 for key in _key_metrics(runs) if key.name == metric):
+    if any(key.scale == 100 for key in key_metrics_of(runs) if key.name == metric):
         return 100.0, "percent"
     if unit == "B":
         return 1e-6, "MB"
@@ -127,7 +138,7 @@ def display_scale(metric: str, runs: Sequence[PastRun]) -> tuple[float, str]:
 
 def points_of(metric: str, runs: Sequence[PastRun], scale: float, unit: str) -> list[Point]:
     """Return the points of a metric in the order of the runs."""
-    machines = _letters(runs)
+    machines = machine_letters(runs)
     points = []
     for run in runs:
         for result in run.results:
@@ -136,9 +147,8 @@ def points_of(metric: str, runs: Sequence[PastRun], scale: float, unit: str) -> 
                 continue
             low, high = (None if end is None else end * scale for end in (estimate.low, estimate.high))
             machine, setting = machines[run.machine], plain(run.setting)
-            text = (
-                f"{plain(result.name, 80)}, {run.record.header.started}, {_amount(estimate, scale)} {unit}, {setting}"
-            )
+            amount = f"{amount_text(estimate, scale)} {unit}"
+            text = f"{plain(result.name, 80)}, {run.record.header.started}, {amount}, {setting}"
             points.append(
                 Point(
                     plain(result.name, 80),
@@ -150,94 +160,21 @@ def points_of(metric: str, runs: Sequence[PastRun], scale: float, unit: str) -> 
                     high,
                     plain(f"{text}, machine {machine}"),
                     run.href,
+                    run.record.path,
+                    run.record.header.started,
                 )
             )
     return points
 
 
-def history_document(runs: Sequence[PastRun], folder: str) -> Document:
-    """Return a line per run and engine for the terminal, and for the page a chart and a table per metric."""
-    metrics = metrics_of(runs)
-    key = [metric.name for metric in _key_metrics(runs) if metric.name in metrics]
-    others = [name for name in metrics if name not in key]
-    machines = {run.machine: run for run in reversed(runs)}
-    letters = _letters(runs)
-    lines = [f"machine {letters[name]}: {machine_line(run.record.header)}" for name, run in sorted(machines.items())]
-    note = (
-        f"{counted(len(runs), 'run')}. A line joins only runs of one engine on one machine with one setting. Bars "
-        "are 95 % confidence intervals. A point leads to the page of its run."
-    )
-    folded = Section(counted(len(others), "more chart"), (Figures(tuple((name,) for name in others)),), folded=True)
-    return Document(
-        f"History of {folder}",
-        (
-            Note(note, media=PAGE),
-            _summary(runs),
-            Lines("Machines", tuple(sorted(lines)), media=PAGE),
-            *(_metric_section(name, runs) for name in key),
-            *((Section("Every other metric", (folded,), media=PAGE),) if others else ()),
-            _runs_section(runs),
-        ),
-    )
-
-
-def _key_metrics(runs: Sequence[PastRun]) -> list[KeyMetric]:
+def key_metrics_of(runs: Sequence[PastRun]) -> list[KeyMetric]:
+    """Return the metrics that a reader looks at first, each once."""
     return list({metric.name: metric for run in runs for metric in run.key_metrics}.values())
 
 
-def _letters(runs: Sequence[PastRun]) -> dict[str, str]:
-    """The letter of each machine, in the order of appearance."""
+def machine_letters(runs: Sequence[PastRun]) -> dict[str, str]:
+    """Return the letter of each machine, in the order of appearance."""
     return {machine: letter(index) for index, machine in enumerate(dict.fromkeys(run.machine for run in runs))}
-
-
-def _amount(estimate: Estimate | None, scale: float) -> str:
-    return DASH if estimate is None else format_interval(estimate, scale, 4 if scale == 1 else 2)
-
-
-def _summary(runs: Sequence[PastRun]) -> Table:
-    """A row per run and engine with the key metrics."""
-    present = metrics_of(runs)
-    key = [metric for metric in _key_metrics(runs) if metric.name in present]
-    letters = _letters(runs)
-    rows = []
-    for run in runs:
-        # To the minute, which is as long as a run takes.
-        started = run.record.header.started[:16].replace("T", " ")
-        for result in run.results:
-            numbers = [_brief(result.metrics.get(metric.name), metric) for metric in key]
-            texts = (started, result.name, letters[run.machine], *numbers)
-            rows.append(Row(tuple(map(Cell, texts))))
-    columns = (Column("started, UTC", "left"), Column("engine", "left", fold=True), Column("machine"))
-    return Table((*columns, *(Column(metric.heading) for metric in key)), tuple(rows), label=1, media=("terminal",))
-
-
-def _brief(estimate: Estimate | None, metric: KeyMetric) -> str:
-    if estimate is None or estimate.value is None:
-        return DASH
-    return (
-        format_bytes(estimate.value) if estimate.unit == "B" else format_value(estimate, metric.scale, metric.decimals)
-    )
-
-
-def _metric_section(metric: str, runs: Sequence[PastRun]) -> Section:
-    scale, unit = display_scale(metric, runs)
-    letters = _letters(runs)
-    rows = []
-    for run in runs:
-        for result in run.results:
-            estimate = result.metrics.get(metric)
-            note = estimate.note if estimate is not None else result.status
-            texts = (result.name, letters[run.machine], _amount(estimate, scale), note)
-            rows.append(Row((Cell(run.record.header.started, href=run.href), *map(Cell, texts))))
-    columns = (
-        Column("started (UTC)", "left"),
-        Column("engine", "left"),
-        Column("machine", "left"),
-        Column(unit),
-        Column("note", "left"),
-    )
-    table = Section("As a table", (Table(columns, tuple(rows)),), folded=True)
-    return Section(f"{title_of(metric, runs)[0]}, {unit}", (Figures(((metric,),)), table), media=PAGE)
 
 
 def title_of(metric: str, runs: Sequence[PastRun]) -> tuple[str, str]:
@@ -246,25 +183,11 @@ def title_of(metric: str, runs: Sequence[PastRun]) -> tuple[str, str]:
     return known or (metric, "")
 
 
-def _runs_section(runs: Sequence[PastRun]) -> Section:
-    letters = _letters(runs)
-    rows = [
-        Row(
-            (
-                Cell(run.record.header.started, href=run.href),
-                Cell(run.record.path.name),
-                Cell(letters[run.machine]),
-                Cell(run.setting),
-                Cell(run.record.header.stopwav),
-                Cell("" if run.record.complete else "not complete"),
-            )
-        )
-        for run in runs
-    ]
-    headings = ("started (UTC)", "run file", "machine", "setting", "stopwav", "")
-    return Section("Runs", (Table(tuple(Column(text, "left") for text in headings), tuple(rows)),), media=PAGE)
-
-
 def iso_time(time_s: float) -> str:
     """Return a time as a chart reads it."""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def amount_text(estimate: Estimate | None, scale: float) -> str:
+    """Return a value with its interval, multiplied by the scale of its metric."""
+    return DASH if estimate is None else format_interval(estimate, scale, 4 if scale == 1 else 2)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
 from stopwav.report.chart import SHAPES, Chart, chart_of, colour, dash, engine_keys, spec_of
 from stopwav.report.history import PastRun, Point, display_scale, iso_time, metrics_of, points_of, title_of
+from stopwav.report.level_shift import LevelShift, LevelShifts, change_text, level_text
+from stopwav.report.text import plain
 
 HEIGHT = 240
 
 
-def history_charts(runs: Sequence[PastRun]) -> dict[str, Chart]:
+def history_charts(runs: Sequence[PastRun], found: LevelShifts) -> dict[str, Chart]:
     """Return a chart for every metric, by its name."""
     charts = {}
     # Altair checks every part of every chart against its schema, which takes longer than all the rest; tests do it.
@@ -21,11 +23,26 @@ def history_charts(runs: Sequence[PastRun]) -> dict[str, Chart]:
         for metric in metrics_of(runs):
             scale, unit = display_scale(metric, runs)
             title, meaning = title_of(metric, runs)
-            charts[metric] = history_chart(f"{title}, {unit}", meaning, points_of(metric, runs, scale, unit))
+            marks = [
+                _mark(
+                    shift,
+                    f"{level_text(shift.before.value, scale, unit)} → {level_text(shift.after.value, scale, unit)}",
+                )
+                for shift in found.of(metric)
+            ]
+            points = points_of(metric, runs, scale, unit)
+            charts[metric] = history_chart(f"{title}, {unit}", meaning, points, marks)
     return charts
 
 
-def history_chart(title: str, meaning: str, points: Sequence[Point]) -> Chart:
+def _mark(shift: LevelShift, levels: str) -> dict[str, str]:
+    """A change point as the chart marks it: halfway between the two runs, as either may be nearer to the cause."""
+    text = f"{shift.name}: {levels} {change_text(shift)}, between {shift.before.started} and {shift.after.started}"
+    middle_s = (shift.before.time_s + shift.after.time_s) / 2
+    return {"time": iso_time(middle_s), "engine": shift.name, "text": plain(text)}
+
+
+def history_chart(title: str, meaning: str, points: Sequence[Point], shifts: Sequence[Mapping[str, str]] = ()) -> Chart:
     """Return the chart of some points; it begins at 0, lest noise look like a trend."""
     engines = list(dict.fromkeys(point.engine for point in points))
     machines = list(dict.fromkeys(point.machine for point in points))
@@ -60,4 +77,14 @@ def history_chart(title: str, meaning: str, points: Sequence[Point]) -> Chart:
         tooltip=alt.Tooltip("text:N", title="run"),
         **({"href": alt.Href("href:N")} if any(point.href for point in points) else {}),
     )
-    return Chart(title, spec_of(alt.layer(joined, bars, marks), HEIGHT), meaning, engine_keys(engines, engines))
+    layers = [joined, bars, marks]
+    if shifts:
+        uprights = chart_of(shifts).mark_rule(strokeDash=[4, 4], strokeWidth=2)
+        layers.append(
+            uprights.encode(
+                x="time:T",
+                color=colour(engines, engines).legend(None),
+                tooltip=alt.Tooltip("text:N", title="change point"),
+            )
+        )
+    return Chart(title, spec_of(alt.layer(*layers), HEIGHT), meaning, engine_keys(engines, engines))

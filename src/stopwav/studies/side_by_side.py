@@ -27,9 +27,10 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
     own, *others = {run.study.comparison for run in runs}
     if own is not None and not others:
         return own(runs)
-    headlines = _headlines(runs)
-    rows = [row for index, run in enumerate(runs) for row in _rows(index, run, headlines)]
-    absent = [run.record.path.stem for run in runs if run.study.followed is None]
+    tabled = [run for run in runs if run.study.side_by_side and run.study.followed is not None]
+    headlines = _headlines(tabled)
+    rows = [row for index, run in enumerate(runs) if run in tabled for row in _rows(index, run, headlines)]
+    absent = [run.record.path.stem for run in runs if run not in tabled]
     columns = (
         Column("run", "left"),
         Column("engine", "left"),
@@ -47,9 +48,8 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
     """The metrics that runs are compared by, with their headings."""
     headlines: dict[str, Definition] = {}
     for run in runs:
-        if run.study.followed is not None:
-            for metric, definition in run.study.definitions.headlines():
-                headlines.setdefault(metric, definition)
+        for metric, definition in run.study.definitions.headlines():
+            headlines.setdefault(metric, definition)
     return headlines
 
 

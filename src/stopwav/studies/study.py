@@ -94,9 +94,10 @@ class Study:
     failure_codes: tuple[str, ...] = ()
     # The same of results that were left out on purpose, which is no failure.
     skip_codes: tuple[str, ...] = ()
-    # The kinds of results that a history follows and that stand side by side with those of other runs; None where the
-    # study is not followed over time.
+    # The kinds of results that a history follows; None where the study is not followed over time.
     followed: tuple[str, ...] | None = None
+    # Whether these also stand in one table with those of other runs.
+    side_by_side: bool = True
     # The settings in words that tell a point in a history from that of another study or setting.
     series: str = ""
 

@@ -24,6 +24,7 @@ from stopwav.studies.comparable import (
 )
 from stopwav.studies.corpus_header import first_names
 from stopwav.studies.diff.obstacles import check_comparable, differences, visible
+from stopwav.studies.run_choice import choose_pair, choose_run
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import check_run, study_of
 
@@ -96,7 +97,7 @@ def diff(
     `threshold` is the relative change that is of no concern; `thresholds` names metrics for which it is another one.
     Raises where the runs cannot be compared, unless `force` is given.
     """
-    before, after = (run if isinstance(run, Record) else Record.read(Path(run)) for run in (a, b))
+    before, after = open_pair(a, b)
     if before.header.study != after.header.study:
         raise StopwavError(
             f"{before.path}: a run of {before.header.study!r}; {after.path}: a run of {after.header.study!r}; "
@@ -138,9 +139,18 @@ def _diff(before: Record, after: Record, threshold: float, thresholds: Mapping[s
     )
 
 
+def open_pair(a: Run, b: Run) -> tuple[Record, Record]:
+    """Return two runs that are to be compared; names of folders stand for runs of one study."""
+    if not isinstance(a, Record) and not isinstance(b, Record):
+        a, b = (choice.path for choice in choose_pair(a, b))
+    study = next((run.header.study for run in (a, b) if isinstance(run, Record)), None)
+    before, after = (run if isinstance(run, Record) else Record.read(choose_run(run, study).path) for run in (a, b))
+    return before, after
+
+
 def read_run(run: Run) -> Record:
-    """Return the run in a file, or the one that is given; one that was edited is an error."""
-    record = run if isinstance(run, Record) else Record.read(Path(run))
+    """Return the run in a file, the newest one in a folder, or the one that is given; an edited one is an error."""
+    record = run if isinstance(run, Record) else Record.read(choose_run(run).path)
     check_run(record, study_of(record))
     return record
 

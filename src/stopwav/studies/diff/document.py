@@ -11,6 +11,7 @@ from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import WORDS, Change
 from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
+from stopwav.studies.diff.baseline import Baseline, BaselineComparison
 from stopwav.studies.diff.condition import ConditionOutcome
 from stopwav.studies.diff.diff import Diff, ItemDiff
 from stopwav.studies.diff.gate import Gate, RaceFacts
@@ -111,6 +112,33 @@ def _method(gate: Gate) -> str:
 
 def _unpaired(diff: Diff) -> str:
     return f"unpaired: two separate runs, {_UNPAIRED[diff.rule]} (WER, CER: paired, by utterance); {_HOLM}"
+
+
+def baseline_document(compared: BaselineComparison) -> Document:
+    """Return the gate of a run and its baseline; without one, what there is none of."""
+    if compared.gate is not None:
+        return gate_document(compared.gate)
+    return Document("gate: no baseline", findings=("stopwav gate: no baseline", compared.reason))
+
+
+def baselines_document(baselines: Sequence[Baseline], folder: str, here: str) -> Document:
+    """Return the baselines of a folder, a row each; `here` is the fingerprint of this machine."""
+    rows = [
+        Row(
+            (
+                Cell(baseline.name),
+                Cell(baseline.study),
+                Cell(f"{baseline.machine}{' (this one)' if baseline.machine == here else ''}"),
+                Cell(baseline.cpu),
+                Cell(baseline.started[:16].replace("T", " ")),
+                Cell(str(baseline.path)),
+            )
+        )
+        for baseline in baselines
+    ]
+    headings = ("name", "study", "machine", "processor", "started, UTC", "run file")
+    table = Table(tuple(Column(heading, "left", fold=True) for heading in headings), tuple(rows))
+    return Document(f"Baselines in {folder}", (table,) if rows else (Note("none", quiet=False),))
 
 
 def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:

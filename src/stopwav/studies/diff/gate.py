@@ -20,7 +20,7 @@ from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate, t_quantile
 from stopwav.stats.change import Change, Quantity
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
-from stopwav.studies.diff.diff import Diff, Run, comparable_of, diff, items_of, read_run
+from stopwav.studies.diff.diff import Diff, Run, comparable_of, diff, items_of, open_pair, read_run
 from stopwav.studies.diff.obstacles import check_comparable, visible
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import find_study
@@ -119,7 +119,7 @@ def gate(
     `allow_incomplete` is: what it lacks might have failed.
     """
     check_conditions(fail_on)
-    runs = _read([baseline, run], allow_incomplete)
+    runs = _read(open_pair(baseline, run), allow_incomplete)
     return judge(diff(*runs, threshold=threshold, thresholds=thresholds, force=force), fail_on)
 
 

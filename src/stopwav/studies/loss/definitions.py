@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stopwav.studies.definition import Definition, Definitions, ratio, seconds, size
 
 TIME = {
-    "step_time": seconds(
-        "step time",
-        "Joiner, loss and backward of one batch: device time on CUDA, wall time on the CPU; mean of batches.",
+    "step_time": replace(
+        seconds(
+            "step time",
+            "Joiner, loss and backward of one batch: device time on CUDA, wall time on the CPU; mean of batches.",
+        ),
+        headline="step, ms",
+        scale=1e3,
     ),
     "forward_time": seconds("forward time", "The part of the step up to the loss: joiner and loss."),
     "backward_time": seconds("backward time", "The part of the step from the loss to all gradients."),
@@ -26,9 +32,13 @@ TIME = {
 _WITHOUT_INPUTS = "The same, less what was in use once the inputs of the batch were made."
 MEMORY = {
     "peak_host_bytes": size("peak host memory", "Most host memory resident during a step, the largest over batches."),
-    "peak_host_over_inputs_bytes": size("peak host memory, excluding inputs", _WITHOUT_INPUTS),
+    "peak_host_over_inputs_bytes": replace(
+        size("peak host memory, excluding inputs", _WITHOUT_INPUTS), headline="peak host memory"
+    ),
     "peak_allocated_bytes": size("peak allocated", "Most memory that PyTorch's CUDA allocator had handed out at once."),
-    "peak_allocated_over_inputs_bytes": size("peak allocated, excluding inputs", _WITHOUT_INPUTS),
+    "peak_allocated_over_inputs_bytes": replace(
+        size("peak allocated, excluding inputs", _WITHOUT_INPUTS), headline="peak allocated"
+    ),
     "peak_reserved_bytes": size(
         "peak reserved", "Most memory that PyTorch's CUDA allocator had reserved on the device."
     ),

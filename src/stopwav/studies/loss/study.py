@@ -31,4 +31,7 @@ STUDY = Study(
     forecast=forecast,
     problems=problems,
     failure_codes=("loss-", "rounds-failed"),
+    followed=("loss",),
+    side_by_side=False,
+    series="loss",
 )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stopwav.studies.definition import Definition, Definitions, ratio, seconds, size
 
 _PHASE = "in a clean step, by the device's clock where there is one"
 STEP = {
-    "step_time": seconds("step time", "Wall time of a clean step, without hooks on any module; mean over the batches."),
+    "step_time": replace(
+        seconds("step time", "Wall time of a clean step, without hooks on any module; mean over the batches."),
+        headline="step, ms",
+        scale=1e3,
+    ),
     "step_device_time": seconds("step time on the device", "The same by the device's events."),
     "data_time": seconds("data", f"Getting the batch, {_PHASE}."),
     "loss_time": seconds("loss", f"Computing the loss from the model's output, {_PHASE}."),
@@ -19,7 +25,10 @@ STEP = {
     "padding_efficiency": ratio("padding efficiency", "Frames without padding / all frames of the batches."),
     "first_step_time": seconds("first step", "Time of the first step of a process, which is not among the others."),
     "load_time": seconds("load time", "Time to make the model and its batches."),
-    "peak_bytes": size("peak memory", "Most memory in use at once in the batch that takes most; the note says where."),
+    "peak_bytes": replace(
+        size("peak memory", "Most memory in use at once in the batch that takes most; the note says where."),
+        headline="peak memory",
+    ),
     "baseline_bytes": size("memory before a step", "Memory of the model and the optimiser state between steps."),
     "communication_share": ratio(
         "communication", "Waiting for other processes at the end of the backward pass / step."

@@ -30,4 +30,7 @@ STUDY = Study(
     comparable=COMPARABLE,
     comparison=step_comparison,
     failure_codes=("step-",),
+    followed=("step", "label", "stage"),
+    side_by_side=False,
+    series="step",
 )

@@ -1,0 +1,159 @@
+"""The history of a folder as a document: a row per run, the change points, and for the page a chart per metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stopwav.report.document import PAGE, Block, Cell, Column, Document, Figures, Lines, Note, Row, Section, Table
+from stopwav.report.history import (
+    KeyMetric,
+    PastRun,
+    amount_text,
+    display_scale,
+    key_metrics_of,
+    machine_letters,
+    metrics_of,
+    title_of,
+)
+from stopwav.report.level_shift import LevelShift, LevelShifts, change_text, level_text
+from stopwav.report.provenance import machine_line
+from stopwav.report.text import DASH, counted, format_bytes, format_value
+from stopwav.stats import Estimate
+from stopwav.stats.change_points import FEWEST_VALUES, LEVEL
+
+
+def history_document(runs: Sequence[PastRun], folder: str, found: LevelShifts) -> Document:
+    """Return a row per run and result for the terminal, for the page a chart and a table per metric, and the shifts."""
+    metrics = metrics_of(runs)
+    key = [metric.name for metric in key_metrics_of(runs) if metric.name in metrics]
+    others = [name for name in metrics if name not in key]
+    machines = {run.machine: run for run in reversed(runs)}
+    letters = machine_letters(runs)
+    lines = [f"machine {letters[name]}: {machine_line(run.record.header)}" for name, run in sorted(machines.items())]
+    note = (
+        f"{counted(len(runs), 'run')}. A line joins only results of one name on one machine with one setting. Bars "
+        "are 95 % confidence intervals. A point leads to the page of its run. A dashed upright line is a change point."
+    )
+    folded = Section(counted(len(others), "more chart"), (Figures(tuple((name,) for name in others)),), folded=True)
+    return Document(
+        f"History of {folder}",
+        (
+            Note(note, media=PAGE),
+            _summary(runs),
+            *_shift_blocks(found, runs),
+            Lines("Machines", tuple(sorted(lines)), media=PAGE),
+            *(_metric_section(name, runs) for name in key),
+            *((Section("Every other metric", (folded,), media=PAGE),) if others else ()),
+            _runs_section(runs),
+        ),
+    )
+
+
+def _summary(runs: Sequence[PastRun]) -> Table:
+    """A row per run and result with the key metrics."""
+    present = metrics_of(runs)
+    key = [metric for metric in key_metrics_of(runs) if metric.name in present]
+    letters = machine_letters(runs)
+    rows = []
+    for run in runs:
+        started = _minute(run.record.header.started)
+        for result in run.results:
+            if result.metrics and not any(metric.name in result.metrics for metric in key):
+                continue  # such as a part of a training step, which the page has
+            numbers = [_brief(result.metrics.get(metric.name), metric) for metric in key]
+            texts = (started, result.name, letters[run.machine], *numbers)
+            rows.append(Row(tuple(map(Cell, texts))))
+    columns = (Column("started, UTC", "left"), Column("result", "left", fold=True), Column("machine"))
+    return Table((*columns, *(Column(metric.heading) for metric in key)), tuple(rows), label=1, media=("terminal",))
+
+
+def _brief(estimate: Estimate | None, metric: KeyMetric) -> str:
+    if estimate is None or estimate.value is None:
+        return DASH
+    return (
+        format_bytes(estimate.value) if estimate.unit == "B" else format_value(estimate, metric.scale, metric.decimals)
+    )
+
+
+def _metric_section(metric: str, runs: Sequence[PastRun]) -> Section:
+    scale, unit = display_scale(metric, runs)
+    letters = machine_letters(runs)
+    rows = []
+    for run in runs:
+        for result in run.results:
+            estimate = result.metrics.get(metric)
+            note = estimate.note if estimate is not None else result.status
+            texts = (result.name, letters[run.machine], amount_text(estimate, scale), note)
+            rows.append(Row((Cell(run.record.header.started, href=run.href), *map(Cell, texts))))
+    columns = (
+        Column("started (UTC)", "left"),
+        Column("result", "left"),
+        Column("machine", "left"),
+        Column(unit),
+        Column("note", "left"),
+    )
+    table = Section("As a table", (Table(columns, tuple(rows)),), folded=True)
+    return Section(f"{title_of(metric, runs)[0]}, {unit}", (Figures(((metric,),)), table), media=PAGE)
+
+
+def _runs_section(runs: Sequence[PastRun]) -> Section:
+    letters = machine_letters(runs)
+    rows = [
+        Row(
+            (
+                Cell(run.record.header.started, href=run.href),
+                Cell(run.record.path.name),
+                Cell(letters[run.machine]),
+                Cell(run.setting),
+                Cell(run.record.header.stopwav),
+                Cell("" if run.record.complete else "not complete"),
+            )
+        )
+        for run in runs
+    ]
+    headings = ("started (UTC)", "run file", "machine", "setting", "stopwav", "")
+    return Section("Runs", (Table(tuple(Column(text, "left") for text in headings), tuple(rows)),), media=PAGE)
+
+
+def _shift_blocks(found: LevelShifts, runs: Sequence[PastRun]) -> Iterator[Block]:
+    """The change points of the key metrics; those of the others on the page alone."""
+    if not found.shifts:
+        return
+    key = {metric.name for metric in key_metrics_of(runs)}
+    first = [shift for shift in found.shifts if shift.metric in key]
+    others = [shift for shift in found.shifts if shift.metric not in key]
+    if first:
+        yield _shift_table(first, runs)
+    if others:
+        more = f"{counted(len(others), 'change point')} of {'other ' if first else ''}metrics"
+        yield Note(f"{more}, which the page and --json list.", quiet=False, media=("terminal",))
+        yield Section(more, (_shift_table(others, runs),), folded=True, media=PAGE)
+    yield Note(
+        f"A change point is where a level shifted for {FEWEST_VALUES} runs or more, by E-divisive at {LEVEL:.0%}: "
+        f"{found.series} series were tested, so about {LEVEL * found.series:.1f} would be marked without any change. "
+        "A level is the median of its runs."
+    )
+
+
+def _shift_table(shifts: Sequence[LevelShift], runs: Sequence[PastRun]) -> Table:
+    """A row per change point, in the order of time."""
+    hrefs = {run.record.path: run.href for run in runs}
+    rows = []
+    for shift in sorted(shifts, key=lambda shift: shift.after.time_s):
+        levels = (shift.before, shift.after)
+        amounts = [level_text(level.value, *display_scale(shift.metric, runs)) for level in levels]
+        texts = (title_of(shift.metric, runs)[0], shift.name, shift.machine, *amounts, change_text(shift))
+        next_runs = (Cell(_minute(level.started), href=hrefs.get(level.run, "")) for level in levels)
+        rows.append(Row((*map(Cell, texts), *next_runs)))
+    columns = (
+        Column("metric", "left", fold=True),
+        Column("result", "left", fold=True),
+        Column("machine"),
+        *map(Column, ("before", "after", "change", "last run before", "first run after")),
+    )
+    return Table(columns, tuple(rows), title="Change points", label=1)
+
+
+def _minute(started: str) -> str:
+    """A time to the minute, which is as long as a run takes."""
+    return started[:16].replace("T", " ")
