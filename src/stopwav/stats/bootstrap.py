@@ -16,44 +16,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stopwav.stats.draws import BLOCK, REPLICATES, times_drawn
+from stopwav.stats.draws import BLOCK
 from stopwav.stats.estimate import Estimate, is_rough, why_unusable
 from stopwav.stats.intervals import WIDEST, minimum_count, quantile_ranks, rank, t_quantile, why_unsupported
+from stopwav.stats.order import order_statistics
+from stopwav.stats.replicates import Design, Labels, Replicates, count_table, design_of, draw_ratios, sum_table
 
-Labels = Sequence[int] | Sequence[str] | NDArray[np.int64]
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _FLIPS = 9999  # the smallest p value is then 0.0001, small enough for Holm over a table of metrics
-_ROUNDS_TO_DRAW = 3  # two rounds give only four different draws
 _NORMAL = t_quantile(0.975, math.inf)
-
-
-@dataclass(frozen=True)
-class _Design:
-    """The cluster and round of each value, as numbers from 0."""
-
-    cluster: NDArray[np.intp]
-    round: NDArray[np.intp]
-    clusters: int
-    rounds: int
-
-
-@dataclass(frozen=True)
-class _Replicates:
-    """The replicates of a ratio, its variance corrected for few clusters and rounds, and its degrees of freedom.
-
-    Replicates and variance are of the logarithm where `logarithmic`.
-    """
-
-    ratios: Floats
-    variance: float
-    df: float
-    logarithmic: bool
 
 
 def cluster_percentiles(
@@ -63,24 +40,30 @@ def cluster_percentiles(
     rounds: Labels | None = None,
     seed: int = 0,
     unit: str = "s",
+    sizes: Integers | None = None,
 ) -> dict[float, Estimate]:
     """Return the percentiles `ps` of all values by nearest rank, with intervals over clusters; no value with too few.
 
     The bootstrap shows how uncertain the share of values up to the percentile is, and hence the effective number of
-    independent values (effective n); the interval is the binomial one of that many.
+    independent values (effective n); the interval is the binomial one of that many. With `sizes`, labels are of groups
+    of values that follow each other, and that is how many values each group has.
     """
     array = np.asarray(values, dtype=float).ravel()
-    design = _design(array.size, clusters, rounds)
+    design = design_of(array.size, clusters, rounds, sizes)
     values_at = _nearest_ranks(array, [p for p in ps if not why_unsupported(array, p)])
-    within = {p: _up_to(array, value) for p, value in values_at.items()}
-    drawn: dict[float, _Replicates | None] = dict.fromkeys(within)
-    if within and design.clusters > 1:
+    effective: dict[float, int] = {}
+    if values_at and design.clusters > 1:
         # The share of values up to the percentile: their number by cluster and round, and that of all.
-        counts = [_table(up_to, design) for up_to in within.values()]
-        drawn = dict(zip(within, _draw(counts, _table(np.ones(array.size, bool), design), design, seed), strict=True))
-    sizes = {p: _effective_n(float(within[p].mean()), array.size, own) for p, own in drawn.items() if own is not None}
-    ends = _interval_ends(array, sizes)
-    return {p: _percentile(array, p, values_at.get(p), sizes.get(p), ends.get(p), design, unit) for p in ps}
+        counts = [sum_table(_up_to(array, value), design) for value in values_at.values()]
+        drawn = draw_ratios(counts, count_table(design), design, seed)
+        shares = [float(table.sum()) / array.size for table in counts]
+        effective = {
+            p: _effective_n(share, array.size, own)
+            for p, share, own in zip(values_at, shares, drawn, strict=True)
+            if own is not None
+        }
+    ends = _interval_ends(array, effective)
+    return {p: _percentile(array, p, values_at.get(p), effective.get(p), ends.get(p), design, unit) for p in ps}
 
 
 def cluster_mean(
@@ -111,36 +94,69 @@ def cluster_ratio(
 
     `positive` is for what is positive by nature: its interval is on the logarithmic scale, unless zeros leave it none.
     """
-    top, bottom = (np.asarray(values, dtype=float).ravel() for values in (numerators, denominators))
-    if top.size != bottom.size:
-        raise ValueError(f"a ratio needs as many denominators as numerators, got {bottom.size} and {top.size}")
-    design = _design(top.size, clusters, rounds)
-    reason = why_unusable(top) or why_unusable(bottom)
-    if not reason and bottom.sum() == 0:
-        reason = "the denominators add up to 0"
-    if reason:
-        return Estimate(None, n=top.size, unit=unit, note=reason)
-    value = float(top.sum() / bottom.sum())
-    drawn = None
-    if design.clusters > 1:
-        (drawn,) = _draw([_table(top, design)], _table(bottom, design), design, seed, positive)
+    (estimate,) = cluster_ratios([numerators], denominators, clusters, rounds, seed, unit, positive=positive)
+    return estimate
+
+
+def cluster_ratios(
+    numerators: Sequence[ArrayLike],
+    denominators: ArrayLike,
+    clusters: Labels,
+    rounds: Labels | None = None,
+    seed: int = 0,
+    unit: str = "",
+    *,
+    positive: bool = False,
+    n: int | None = None,
+    least: Sequence[float] | None = None,
+) -> list[Estimate]:
+    """Return several ratios over the same denominators, as `cluster_ratio` does, at the cost of hardly more than one.
+
+    Where an entry stands for several values, `n` is how many values there are in all, and `least` is the least value in
+    each of the numerators.
+    """
+    tops, bottom = [np.asarray(values, dtype=float).ravel() for values in numerators], np.asarray(denominators, float)
+    bottom = bottom.ravel()
+    for top in tops:
+        if top.size != bottom.size:
+            raise ValueError(f"a ratio needs as many denominators as numerators, got {bottom.size} and {top.size}")
+    design, count = design_of(bottom.size, clusters, rounds), bottom.size if n is None else n
+    whole = why_unusable(bottom) or ("the denominators add up to 0" if bottom.sum() == 0 else "")
+    reasons = [why_unusable(top) or whole for top in tops]
+    usable = [index for index, reason in enumerate(reasons) if not reason]
+    drawn: dict[int, Replicates | None] = {}
+    if usable and design.clusters > 1:
+        tables = [sum_table(tops[index], design) for index in usable]
+        drawn = dict(zip(usable, draw_ratios(tables, sum_table(bottom, design), design, seed, positive), strict=True))
+    estimates = []
+    for index, (top, reason) in enumerate(zip(tops, reasons, strict=True)):
+        if reason:
+            estimates.append(Estimate(None, n=count, unit=unit, note=reason))
+            continue
+        value, smallest = float(top.sum() / bottom.sum()), float(top.min()) if least is None else least[index]
+        floor = 0.0 if min(smallest, bottom.min()) >= 0 else -math.inf
+        estimates.append(_ratio_estimate(value, drawn.get(index), design, count, unit, floor))
+    return estimates
+
+
+def _ratio_estimate(
+    value: float, drawn: Replicates | None, design: Design, n: int, unit: str, floor: float
+) -> Estimate:
+    """Return one ratio, with its interval where there are replicates; none of its values can be below the floor."""
     if drawn is None:
-        return Estimate(value, n=top.size, unit=unit, note=_why_no_interval(design))
+        return Estimate(value, n=n, unit=unit, note=_why_no_interval(design))
     below, above = _arms(math.log(value) if drawn.logarithmic else value, drawn)
     if drawn.logarithmic:
         if below + above > 2 * WIDEST:
             note = f"no interval: {design.clusters} independent samples differ too much for one"
-            return Estimate(value, n=top.size, unit=unit, note=note)
+            return Estimate(value, n=n, unit=unit, note=note)
         low, high = value * math.exp(-below), value * math.exp(above)
     else:
-        low, high = value - below, value + above
-        if top.min() >= 0 and bottom.min() >= 0:
-            low = max(0.0, low)  # widening must not leave the range of the ratio
-    rough = is_rough(design.clusters)
-    return Estimate(value, low, high, top.size, unit, _few_clusters_note(design), rough=rough)
+        low, high = max(floor, value - below), value + above  # widening must not leave the range of the ratio
+    return Estimate(value, low, high, n, unit, _few_clusters_note(design), rough=is_rough(design.clusters))
 
 
-def _arms(centre: float, drawn: _Replicates) -> tuple[float, float]:
+def _arms(centre: float, drawn: Replicates) -> tuple[float, float]:
     """Return how far the percentile interval reaches below and above its centre, widened from normal to t.
 
     With few clusters it is too narrow, as normal intervals are.
@@ -189,15 +205,12 @@ def _up_to(array: Floats, value: float) -> NDArray[np.bool_]:
 
 
 def _nearest_ranks(array: Floats, ps: Sequence[float]) -> dict[float, float]:
-    """Return the nearest ranks of values in any order: a few of them take a quarter of the time of sorting."""
-    if not ps:
-        return {}
+    """Return the nearest ranks of values in any order."""
     places = [rank(p, array.size) - 1 for p in ps]
-    ordered = np.partition(array, places)
-    return {p: float(ordered[place]) for p, place in zip(ps, places, strict=True)}
+    return dict(zip(ps, order_statistics(array, places), strict=True))
 
 
-def _effective_n(share: float, size: int, drawn: _Replicates) -> int:
+def _effective_n(share: float, size: int, drawn: Replicates) -> int:
     """Return how many independent values show the share up to a percentile as uncertain as the replicates do."""
     if drawn.variance <= 0:
         return size
@@ -223,7 +236,7 @@ def _percentile(
     value: float | None,
     effective_n: int | None,
     ends: tuple[float, float] | None,
-    design: _Design,
+    design: Design,
     unit: str,
 ) -> Estimate:
     """Return one percentile, with its interval where there are enough clusters and values."""
@@ -239,98 +252,13 @@ def _percentile(
     return Estimate(value, *ends, n, unit, _few_clusters_note(design), rough=is_rough(design.clusters))
 
 
-def _design(n: int, clusters: Labels, rounds: Labels | None) -> _Design:
-    """Return the design of `n` values; fewer rounds than can be drawn count as one."""
-    cluster, cluster_count = _codes(clusters)
-    by_round, round_count = (np.zeros(n, dtype=np.intp), 1) if rounds is None else _codes(rounds)
-    if not n == cluster.size == by_round.size:
-        raise ValueError(f"each of {n} values needs its labels, got {cluster.size} clusters and {by_round.size} rounds")
-    if round_count < _ROUNDS_TO_DRAW:
-        by_round, round_count = np.zeros(n, dtype=np.intp), 1
-    return _Design(cluster, by_round, cluster_count, round_count)
-
-
-def _codes(labels: Labels) -> tuple[NDArray[np.intp], int]:
-    """Return the labels as numbers from 0 in order of appearance, and the number of different ones."""
-    if isinstance(labels, np.ndarray) and labels.size:
-        places = labels - labels.min()
-        first = np.full(places.max() + 1, places.size)
-        np.minimum.at(first, places, np.arange(places.size))
-        return np.argsort(np.argsort(first))[places], int(np.count_nonzero(first < places.size))
-    numbers: dict[int | str, int] = {}
-    codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.intp)
-    return codes, len(numbers)
-
-
-def _draw(
-    tops: Sequence[Floats], bottom: Floats, design: _Design, seed: int, positive: bool = False
-) -> list[_Replicates | None]:
-    """Return the replicates of ratios of sums over one denominator, or of their logarithms.
-
-    Numerators and denominator are tables by cluster and round. None where too few draws have a denominator.
-    """
-    # One product of matrices for all of them: a column per numerator and round, then those of the denominator.
-    tables = np.concatenate([*tops, bottom], axis=1)
-    drawn = times_drawn(seed, design.clusters, design.rounds)
-    block = max(1, BLOCK // design.clusters)
-    sums = np.concatenate(
-        [drawn.clusters[start : start + block].astype(float) @ tables for start in range(0, REPLICATES, block)]
-    )
-    totals = tables.sum(axis=0)
-    *by_top, by_bottom = np.split(sums, len(tops) + 1, axis=1)
-    *top_totals, bottom_total = np.split(totals, len(tops) + 1)
-    replicates = [
-        np.stack(
-            (
-                _divide((top * drawn.rounds).sum(axis=1), (by_bottom * drawn.rounds).sum(axis=1)),
-                _divide(top.sum(axis=1), by_bottom.sum(axis=1)),
-                _divide(drawn.rounds @ top_total, drawn.rounds @ bottom_total),
-            )
-        )
-        for top, top_total in zip(by_top, top_totals, strict=True)
-    ]
-    return [_replicates(ratios, design, positive) for ratios in replicates]
-
-
-def _replicates(ratios: Floats, design: _Design, positive: bool) -> _Replicates | None:
-    """Return the replicates of a ratio: with clusters and rounds drawn, clusters alone, and rounds alone."""
-    logarithmic = positive and bool(np.nanmin(ratios, initial=math.inf) > 0)
-    both, only_clusters, only_rounds = np.log(ratios) if logarithmic else ratios
-    both = both[np.isfinite(both)]
-    if both.size < REPLICATES // 2:
-        return None
-    # A bootstrap of k units shows (k - 1) / k of their variance, and an interval from k units has k - 1 degrees of
-    # freedom; those of the sum follow from its parts (Satterthwaite).
-    variances = [float(np.nanvar(only_clusters)) * design.clusters / (design.clusters - 1)]
-    freedoms = [design.clusters - 1]
-    if design.rounds > 1:
-        variances.append(float(np.nanvar(only_rounds)) * design.rounds / (design.rounds - 1))
-        freedoms.append(design.rounds - 1)
-    variance = sum(variances)
-    by_part = sum(part**2 / freedom for part, freedom in zip(variances, freedoms, strict=True))
-    df = variance**2 / by_part if by_part > 0 else float(freedoms[0])
-    return _Replicates(both, variance, df, logarithmic)
-
-
-def _table(values: Floats | NDArray[np.bool_], design: _Design) -> Floats:
-    """Return the sum of values, or the number of those that are true, by cluster and round."""
-    places, count = design.cluster * design.rounds + design.round, design.clusters * design.rounds
-    sums = np.bincount(places[values], None, count) if values.dtype == bool else np.bincount(places, values, count)
-    return sums.astype(float).reshape(-1, design.rounds)
-
-
-def _divide(top: Floats, bottom: Floats) -> Floats:
-    """Return the ratios, NaN where the denominator is 0."""
-    return np.divide(top, bottom, out=np.full_like(top, np.nan), where=bottom != 0)
-
-
-def _why_no_interval(design: _Design) -> str:
+def _why_no_interval(design: Design) -> str:
     """Return why there are no replicates."""
     if design.clusters < 2:
         return "no interval: only 1 independent sample"
     return "no interval: too few samples have a denominator"
 
 
-def _few_clusters_note(design: _Design) -> str:
+def _few_clusters_note(design: Design) -> str:
     """Return the note on an interval from few clusters, or ""."""
     return f"rough interval: only {design.clusters} independent samples" if is_rough(design.clusters) else ""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stopwav.stats.estimate import Estimate, is_rough, why_unusable
+from stopwav.stats.order import order_statistics
 
 WIDEST = math.log(100)  # a ratio known only to a factor of a hundred is not known, and its ends soon overflow
 _EPSILON = 1e-16  # relative step below which a continued fraction or a root no longer moves in double precision
@@ -179,8 +180,7 @@ def nearest_rank(values: ArrayLike, p: float) -> float:
     array = np.asarray(values, dtype=float)
     if not array.size or not 0 <= p <= 1:
         raise ValueError(f"a percentile needs values and 0 ≤ p ≤ 1, got {array.size} values and p = {p}")
-    index = rank(p, array.size) - 1
-    return float(np.partition(array, index, axis=None)[index])
+    return order_statistics(array.ravel(), [rank(p, array.size) - 1])[0]
 
 
 def why_unsupported(values: NDArray[np.float64], p: float) -> str:
