@@ -9,12 +9,12 @@ demo: .venv/ready
 
 # Two at a time, of one thread each: more would wait for each other. What times something runs alone, afterwards.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone and not soak and not servers" --durations 10
-	$(BIN)/python -m pytest -m "alone and not soak and not servers" $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone and not soak and not cluster and not servers" --durations 10
+	$(BIN)/python -m pytest -m "alone and not soak and not cluster and not servers" $$(grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 # Minutes of simulations, kills and real recognisers, for a release: what `make test` proves with fewer of each.
 soak: .venv/tested
-	$(BIN)/python -m pytest -m soak --timeout 1800
+	$(BIN)/python -m pytest -m "soak or cluster" --timeout 1800
 
 # Our clients against servers that others wrote, each installed into an environment of its own in the user's cache.
 servers: .venv/tested
@@ -40,5 +40,5 @@ clean:
 
 # What the tests need beside it: the tools, and PyTorch.
 .venv/tested: .venv/ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch,transformers,sherpa-onnx,vosk,servers,grpc]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch,transformers,sherpa-onnx,vosk,servers,grpc,ray,slurm]'
 	touch $@

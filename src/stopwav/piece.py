@@ -19,6 +19,17 @@ from stopwav.errors import Status, StopwavError
 _DATA = b',"data":'
 
 
+class Ran(BaseModel):
+    """Where and when a piece was measured that this machine had measured on another.
+
+    The machine is its kind and a number of its own; the seconds are those of its clock of the day.
+    """
+
+    machine: str
+    begun_s: float
+    ended_s: float
+
+
 class _Line(BaseModel):
     """A line of a piece, without its observations."""
 
@@ -27,6 +38,7 @@ class _Line(BaseModel):
     status: Status
     message: str = ""
     last_words: str = ""
+    ran: Ran | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,7 @@ class Piece:
     """
 
     # A run may have a million of them.
-    __slots__ = ("_data", "_place", "key", "last_words", "message", "status")
+    __slots__ = ("_data", "_place", "key", "last_words", "message", "ran", "status")
 
     def __init__(
         self,
@@ -71,11 +83,13 @@ class Piece:
         last_words: str = "",
         data: Mapping[str, Any] | None = None,
         place: LinePlace | None = None,
+        ran: Ran | None = None,
     ) -> None:
         self.key: list[str | int] = list(key)
         self.status: Status = status
         self.message = message
         self.last_words = last_words
+        self.ran = ran
         self._place = place
         self._data: dict[str, Any] | None = None if place is not None else dict(data or {})
 
@@ -92,6 +106,15 @@ class Piece:
             return self._data
         assert self._place is not None
         return self._place.read()
+
+    @property
+    def machine(self) -> str:
+        """The machine of a cluster on which it was measured; "" where that is the one of the header."""
+        return "" if self.ran is None else self.ran.machine
+
+    def stored(self, place: LinePlace) -> Piece:
+        """Return the piece as a file has it: a run of days must not fill the memory with its observations."""
+        return Piece(self.key, self.status, self.message, self.last_words, place=place, ran=self.ran)
 
     @property
     def line(self) -> int | None:
@@ -111,6 +134,7 @@ class Piece:
             "status": self.status,
             "message": self.message,
             "last_words": self.last_words,
+            **({} if self.ran is None else {"ran": self.ran.model_dump()}),
             "data": self.data,
         }
 
@@ -159,7 +183,7 @@ def piece_at(place: LinePlace, fields: dict[str, Any]) -> Piece:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise _not_a_piece(place.path, place.number, f"{field}: {first['msg']}") from error
-    return Piece(line.key, line.status, line.message, line.last_words, place=place)
+    return Piece(line.key, line.status, line.message, line.last_words, place=place, ran=line.ran)
 
 
 def _not_a_piece(path: Path, number: int, reason: str) -> StopwavError:

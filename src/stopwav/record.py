@@ -15,7 +15,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import IO, Any, Literal, NamedTuple
 from pydantic import BaseModel
 
 from stopwav.errors import Caution, Status, StopwavError
-from stopwav.piece import LinePlace, Piece, parse_envelope, parse_json, piece_at
+from stopwav.piece import LinePlace, Piece, Ran, parse_envelope, parse_json, piece_at
 from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
@@ -92,6 +92,7 @@ class Record:
         # Number of pieces that the file held when it was opened.
         self.previous_count = len(pieces)
         self._descriptor: int | None = None
+        self.ran: Callable[[], Ran | None] = lambda: None  # where a piece to be appended ran, if not on this machine
         # Number of lines in the file, and the one that says that the run is complete.
         self._lines = 0
         self.end_line: int | None = None
@@ -172,9 +173,8 @@ class Record:
         key = tuple(piece.key)
         if key in self._pieces:
             raise StopwavError(f"{self.path}: piece {key} exists already")
-        place = self._write(piece.to_json())
-        # The observations are in the file: a run that takes days must not fill the memory with them.
-        self._pieces[key] = Piece(piece.key, piece.status, piece.message, piece.last_words, place=place)
+        piece.ran = piece.ran or self.ran()
+        self._pieces[key] = piece.stored(self._write(piece.to_json()))
 
     def finish(self) -> None:
         """Mark the run as complete."""

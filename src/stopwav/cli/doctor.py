@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from stopwav.cli.options import Json
 
@@ -11,78 +13,106 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from stopwav.errors import Caution
-    from stopwav.measure.health import Sensor, Steadiness
     from stopwav.measure.machine import Machine
+    from stopwav.studies.launch.checkup import Checkup, NodeCheckup
 
 
 def doctor(
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Look at every machine of a cluster: ray, ray:HOST:PORT, or slurm."),
+    ] = None,
+    place: Annotated[
+        str | None, typer.Option(metavar="RESOURCES", help="With --on slurm, how its jobs are submitted.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say what this machine is, what it can measure with, and what would spoil a measurement."""
-    from stopwav.measure.health import health, list_sensors, steadiness
+    from stopwav.studies.launch.checkup import check_up
 
-    cautions = health()
-
-    from stopwav.measure.machine import describe
-
-    steady = steadiness()
-    machine, sensors = describe(), list_sensors()
-    cautions += steady.cautions() + _without_fft(machine)
+    if on is not None:
+        _look_at_cluster(on, place, as_json=json)
+        return
+    checkup = check_up()
     if json:
-        _print_json(machine, steady, sensors, cautions)
+        _print_json(_to_json(checkup))
     else:
         from stopwav.report.terminal import open_console
 
-        rows = [*_machine_rows(machine), ("steadiness", f"the same work took {steady}")]
-        _print_text(open_console(), rows, sensors, cautions)
+        _print_checkup(open_console(), checkup)
 
 
-def _without_fft(machine: Machine) -> list[Caution]:
-    """A warning where PyTorch has no FFT, as in some builds for small boards; stopwav works all the same."""
-    if "torch" not in machine.packages:
-        return []
-    from stopwav.errors import Caution
+def _look_at_cluster(on: str, place: str | None, *, as_json: bool) -> None:
+    """Print the checkup of each machine of a cluster; the exit code says whether all of them can be used."""
+    from stopwav.cli.output import EXIT_PARTLY
+    from stopwav.report.terminal import open_console
+    from stopwav.studies.launch.checkup import check_up_cluster
+    from stopwav.studies.launch.destination import parse_destination
+    from stopwav.studies.launch.run import open_cluster
 
+    cluster = open_cluster(parse_destination(on, place, shared=True))
+    nodes = []
     try:
-        from stopwav.models.features import has_fft
-    except (ImportError, OSError):  # a PyTorch that does not load is another matter
-        return []
-    if has_fft():
-        return []
-    message = (
-        f"PyTorch {machine.packages['torch']} was built without MKL or another FFT, so torch.stft fails here: our own "
-        "models compute features by a matrix product, the same in more time; other toolkits may fail"
-    )
-    return [Caution("no-fft", message)]
+        for node in check_up_cluster(cluster):
+            nodes.append(node)
+            if not as_json:
+                _print_node(open_console(), node)
+    finally:
+        cluster.close()
+    if as_json:
+        _print_json({"nodes": [_node_to_json(node) for node in nodes]})
+    if not nodes or any(node.problems for node in nodes):
+        raise typer.Exit(EXIT_PARTLY)
 
 
-def _print_json(machine: Machine, steady: Steadiness, sensors: Sequence[Sensor], cautions: Sequence[Caution]) -> None:
+def _print_json(result: dict[str, Any]) -> None:
     """Print everything as one JSON object."""
-    import dataclasses
     import json
 
-    result: dict[str, Any] = {
-        "stopwav": machine.packages.get("stopwav"),
-        "machine": machine.as_dict(),
-        "steadiness": dataclasses.asdict(steady),
-        "sensors": [dataclasses.asdict(sensor) for sensor in sensors],
-        "warnings": [dataclasses.asdict(caution) for caution in cautions],
-    }
     print(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def _print_text(
-    console: Console, rows: Sequence[tuple[str, str]], sensors: Sequence[Sensor], cautions: Sequence[Caution]
-) -> None:
+def _to_json(checkup: Checkup) -> dict[str, Any]:
+    import dataclasses
+
+    return {
+        "stopwav": checkup.machine.packages.get("stopwav"),
+        "machine": checkup.machine.as_dict(),
+        "steadiness": dataclasses.asdict(checkup.steady),
+        "sensors": [dataclasses.asdict(sensor) for sensor in checkup.sensors],
+        "warnings": [dataclasses.asdict(caution) for caution in checkup.cautions],
+    }
+
+
+def _node_to_json(node: NodeCheckup) -> dict[str, Any]:
+    checkup = {} if node.checkup is None else _to_json(node.checkup)
+    return {"node": node.node, "problems": list(node.problems), **checkup}
+
+
+def _print_node(console: Console, node: NodeCheckup) -> None:
+    """Print the checkup of a machine of a cluster under its name, and whether it is set up as this one."""
+    from rich.text import Text
+
+    console.print(Text(node.node), style="bold reverse")
+    if node.checkup is not None:
+        _print_checkup(console, node.checkup)
+    if node.problems:
+        console.print(Text(f"cannot be used from here: {'; '.join(node.problems)}"), style="bold red", soft_wrap=True)
+    else:
+        console.print("the same stopwav, packages and folder as here", style="bold green")
+    console.print()
+
+
+def _print_checkup(console: Console, checkup: Checkup) -> None:
     """Print everything for a person, the verdict last."""
+    rows = [*_machine_rows(checkup.machine), ("steadiness", f"the same work took {checkup.steady}")]
     _print_section(console, "Machine", rows)
     _print_section(
         console,
         "Sensors",
-        [(sensor.name, sensor.detail if sensor.available else f"none: {sensor.detail}") for sensor in sensors],
+        [(sensor.name, sensor.detail if sensor.available else f"none: {sensor.detail}") for sensor in checkup.sensors],
     )
-    if cautions:
+    if cautions := checkup.cautions:
         _print_section(console, "Warnings", [(caution.code, caution.message) for caution in cautions])
         noun = "warning" if len(cautions) == 1 else "warnings"
         console.print(f"usable, with {len(cautions)} {noun}", style="bold yellow")

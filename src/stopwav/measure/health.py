@@ -82,6 +82,7 @@ def health(
         *_on_battery(root),
         *_throttled(root),
         *_debug_build(),
+        *_low_priority(),
         *_uncompiled(environ),
         *_threads(root, environ),
     ]
@@ -99,6 +100,17 @@ def _gpu_shared(nvml: Nvml | NoNvml) -> Iterator[Caution]:
                 f"{len(others)} other {noun} on GPU {index} (process {named}): "
                 f"wait for it to end, or choose another GPU with CUDA_VISIBLE_DEVICES",
             )
+
+
+def _low_priority() -> Iterator[Caution]:
+    """Yield a caution where this process gives way to others, as the workers of Ray do."""
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness > 0:
+        yield Caution(
+            "low-priority",
+            f"this runs with a low priority (nice {niceness}), so whatever else runs slows it down: start it without "
+            "nice, and the nodes of Ray with RAY_worker_niceness=0",
+        )
 
 
 def _gpu_slowed(nvml: Nvml | NoNvml) -> Iterator[Caution]:

@@ -104,7 +104,7 @@ class FreshProcess:
         if self._pipe is None:
             return Outcome("crashed", message="the process has already ended")
         self._asked += 1
-        request = _NUMBER.pack(self._asked) + _pickled((method, arguments))
+        request = _NUMBER.pack(self._asked) + pickled((method, arguments))
         deadline_s = time.monotonic() + min(time_limit_s, LONGEST_WAIT_S)
         try:
             self._pipe.send_bytes(request)
@@ -167,7 +167,8 @@ class FreshProcess:
             self._process = None
 
 
-def _pickled(request: tuple[object, ...]) -> bytes:
+def pickled(request: tuple[object, ...]) -> bytes:
+    """Return a request as it is sent to a process; raise where a part of it cannot be."""
     try:
         return bytes(cloudpickle.dumps(request))
     except Exception as error:  # an object may raise anything when it is taken apart

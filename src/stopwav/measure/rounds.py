@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stopwav.errors import Caution, Status, StopwavError
+from stopwav.measure.launcher import open_process
 from stopwav.measure.plan import COMPARISON, REPORT, Plan, Scalar, Workload, as_workload
 from stopwav.measure.sampler import ONE_CALL
 from stopwav.measure.visit import Round as Round
@@ -95,9 +96,9 @@ class Race:
 
     @property
     def pairs(self) -> tuple[list[float], list[float]]:
-        """The medians of a and of b in the rounds that succeeded for both, round by round."""
-        first = {round_.index: round_.median_s for round_ in self.a.good}
-        second = {round_.index: round_.median_s for round_ in self.b.good}
+        """The medians of a and of b in the rounds that succeeded for both, on one machine, round by round."""
+        first = {(round_.index, round_.machine): round_.median_s for round_ in self.a.good}
+        second = {(round_.index, round_.machine): round_.median_s for round_ in self.b.good}
         both = sorted(first.keys() & second.keys())
         return [first[i] for i in both], [second[i] for i in both]
 
@@ -221,10 +222,7 @@ def alternating_order(count: int, index: int) -> list[int]:
 
 
 def _run_round(workload: Workload, plan: Plan, index: int, device: str) -> Round:
-    # Imported here because it needs pickling and pipes, which `import stopwav` should not wait for.
-    from stopwav.measure.process import FreshProcess
-
-    with FreshProcess(RoundRunner, workload, plan, device) as process:
+    with open_process(RoundRunner, workload, plan, device) as process:
         outcome = process.start(plan.time_limit_s)
         if outcome.ok:
             outcome = process.call("run", time_limit_s=plan.time_limit_s)

@@ -50,6 +50,8 @@ class Round:
     opened: bool = True
     # What earlier workloads of the process left in it, by which the peak of the host may be too high.
     leftover_bytes: int = 0
+    # Of a run on a cluster, the machine: rounds of different ones are not compared with each other.
+    machine: str = ""
 
     @property
     def median_s(self) -> float:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stopwav.errors import StopwavError
+from stopwav.measure.launcher import ask_machine
 from stopwav.record import Header, Record, new_path, paths_in, read_header
 from stopwav.studies.budget import BudgetedSpec, budget_text, is_finished
 from stopwav.studies.digests import changed_file, missing_file
+from stopwav.studies.launch.run import machine_launcher, where_it_ran
 from stopwav.studies.run_folder import closed_reason
 from stopwav.studies.spec import StudySpec
 from stopwav.studies.stored_fields import readable
+
+if TYPE_CHECKING:
+    from stopwav.studies.launch.machine_launcher import MachineLauncher
 
 AGAIN = "measure again without --resume"
 
@@ -32,6 +38,9 @@ def open_record(
     spec, where more is compared than the settings. `header` makes that of a new run, and raises what is wrong before
     anything is measured.
     """
+    launcher = machine_launcher()
+    if launcher is not None and launcher.run_file is not None:  # its machine was lost: this goes on with the same file
+        return _opened(spec, Record.resume(launcher.run_file), launcher)
     record = _resumed(study, spec, same or (lambda other: other.spec == spec.stored()), append) if spec.resume else None
     if record is None:
         if reason := closed_reason(spec.save):  # now: a header may take hours, in which a corpus is aligned
@@ -41,10 +50,20 @@ def open_record(
         if spec.resume:
             spec.say(f"no run of these settings in {spec.save} to resume: a new one begins")
         first = header()  # before there is a file
+        if launcher is not None:
+            launcher.check_files(first.digests)
         record = Record.create(new_path(spec.save, study), first)
-    spec.opened(record)
+    _opened(spec, record, launcher)
     if isinstance(spec, BudgetedSpec) and spec.is_budgeted and not record.complete:
         spec.say(budget_text(spec, record))
+    return record
+
+
+def _opened(spec: StudySpec, record: Record, launcher: MachineLauncher | None) -> Record:
+    """The record, of whose file everybody knows who has to."""
+    if launcher is not None:
+        launcher.run_file, record.ran = record.path, where_it_ran
+    spec.opened(record)
     return record
 
 
@@ -80,7 +99,7 @@ def _check_machine(record: Record) -> None:
     """Raise where the run was started elsewhere, or with other software than is here now."""
     from stopwav.measure.machine import describe
 
-    before, now = record.header.machine, describe().as_dict()
+    before, now = record.header.machine, ask_machine(describe).as_dict()
     compared = ("cpu", "fingerprint", "python", "packages", "threads")
     # Older runs do not name every package that newer ones look for.
     now["packages"] = {name: now["packages"].get(name) for name in before.get("packages", {})}

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, PositiveInt, ValidationError, ValidationInfo, field_validator, model_validator
 
-from stopwav.errors import StopwavError, suggestion
+from stopwav.errors import Caution, StopwavError, suggestion
+from stopwav.measure.launcher import ask_machine
 from stopwav.record import PLAN_VERSION, Header, Record, now
+from stopwav.studies.launch.destination import parse_destination
+from stopwav.studies.launch.run import run_where_asked
 
 DEFAULT_FOLDER = Path("stopwav-runs")
 
@@ -33,6 +36,13 @@ _MOST_OF = {"seed": 2**53, "limit": MOST, "max_frames": MOST}
 _LEAST_OF = {"chunk_ms": 1}
 # A value in a message: longer ones are cut.
 LONGEST_VALUE = 80
+
+# The warning of a run whose machine had other work to do.
+SHARED = Caution(
+    "shared-machine",
+    "it was measured with --shared: other work may have run on the machine, so no time of this run counts; its word "
+    "errors do",
+)
 
 # A flag leaves out the unit that its setting's name carries: --time-limit is time_limit_s.
 _UNITS = ("_s", "_gb")
@@ -64,11 +74,42 @@ class PythonOnly:
     stored: bool = True
 
 
+# The setting of a study whose utterances several machines can share.
+SharingMachines = Annotated[
+    PositiveInt,
+    Option("With --on, so many machines of one kind share the utterances of the corpus.", stored=False),
+]
+
+
 class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True):
     """The settings of a run. Two runs with equal stored settings measure the same thing."""
 
     save: Annotated[Path, Option("Folder for the run file.", stored=False)] = DEFAULT_FOLDER
     resume: Annotated[bool, Option("Continue the newest unfinished run of this command.", stored=False)] = False
+    on: Annotated[
+        str | None,
+        Option(
+            "Measure on a machine of a cluster: `ray`, `ray:HOST:PORT`, or `slurm`; default: here.",
+            metavar="CLUSTER",
+            stored=False,
+        ),
+    ] = None
+    place: Annotated[
+        str | None,
+        Option(
+            "With --on, what the machine has: `gpu=H200`, or resources of the cluster as `NAME=VALUE[,…]`.",
+            metavar="RESOURCES",
+            stored=False,
+        ),
+    ] = None
+    shared: Annotated[
+        bool,
+        Option(
+            "With --on, take a part of a machine that other work may use too: for word errors, which no time is part "
+            "of.",
+            stored=False,
+        ),
+    ] = False
     progress: Annotated[Progress | None, PythonOnly(stored=False)] = None
 
     @field_validator("*")
@@ -83,6 +124,18 @@ class StudySpec(BaseModel, extra="forbid", allow_inf_nan=False, arbitrary_types_
             if number < (least := _LEAST_OF.get(str(field.field_name), number)):
                 raise ValueError(f"should be at least {least}")
         return value
+
+    @model_validator(mode="after")
+    def _destination(self) -> StudySpec:
+        if self.on is not None:
+            parse_destination(self.on, self.place, self.shared)
+        elif self.place is not None or self.shared:
+            option = "--shared" if self.shared else f"--place {self.place}"
+            raise ValueError(f"{option} is for a cluster: name it with --on")
+        elif (machines := getattr(self, "machines", 1)) > 1:
+            flag = "generators" if "generators" in type(self).model_fields else "machines"
+            raise ValueError(f"--{flag} {machines} is for a cluster: name it with --on")
+        return self
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -139,7 +192,7 @@ def study_function(spec: type[Spec], *positional: str) -> Callable[[Callable[[Sp
             named = dict(zip(positional, arguments, strict=False))
             if len(arguments) > len(positional) or named.keys() & settings:
                 signature.bind(*arguments, **settings)  # raises as Python does for wrong arguments
-            return run(checked(spec, **named, **settings))
+            return run_where_asked(checked(spec, **named, **settings), run)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
         return function
@@ -225,8 +278,11 @@ def make_header(study: str, spec: StudySpec, **more: Any) -> Header:
         study=study,
         started=now(),
         spec=spec.stored(),
-        machine=describe().as_dict(),
-        warnings=[{"code": warning.code, "message": warning.message} for warning in health()],
+        machine=ask_machine(describe).as_dict(),
+        warnings=[
+            {"code": warning.code, "message": warning.message}
+            for warning in [*ask_machine(health), *([SHARED] if spec.shared else [])]
+        ],
         plan_version=PLAN_VERSION,
         **more,
     )

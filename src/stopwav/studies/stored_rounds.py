@@ -127,7 +127,7 @@ def round_from_piece(piece: Piece) -> Round:
     """Return the round that a piece holds."""
     index, data = int(piece.key[1]), piece.data
     if "samples" not in data:
-        return Round(index, piece.status, piece.message, piece.last_words)
+        return Round(index, piece.status, piece.message, piece.last_words, machine=piece.machine)
     return Round(
         index,
         piece.status,
@@ -139,6 +139,7 @@ def round_from_piece(piece: Piece) -> Round:
         facts={"engine": data["engine"]},
         opened=data.get("opened", True),
         leftover_bytes=data.get("leftover_bytes", 0),
+        machine=piece.machine,
     )
 
 

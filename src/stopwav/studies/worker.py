@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stopwav.errors import Status
-from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.launcher import Launcher, Process, current_launcher
+from stopwav.measure.process import Outcome
 from stopwav.piece import Piece
 
 # Models of gigabytes from a slow disk take minutes.
@@ -33,7 +34,9 @@ class Worker:
     warm: bool = False
     # How it is said that the process could not make its object.
     failed: str = "did not load"
-    _process: FreshProcess | None = None
+    # The machine of whoever makes the worker; its process may be started in another thread.
+    launcher: Launcher = field(default_factory=current_launcher)
+    _process: Process | None = None
     _deaths: int = 0
     _given_up: Outcome | None = None
 
@@ -42,7 +45,7 @@ class Worker:
         if self._given_up is not None:
             return self._given_up
         if self._process is None:
-            self._process = FreshProcess(self.factory, *self.arguments)
+            self._process = self.launcher.open(self.factory, *self.arguments)
             loaded = self._process.start(self.load_limit_s)
             if not loaded.ok:
                 # What did not load once is not tried again by this worker.

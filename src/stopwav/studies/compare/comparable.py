@@ -84,7 +84,7 @@ def _values(engine: EngineData, energy: Energy | None, metric: RoundMetric, utte
     ] or NoValue("no input was transcribed")
 
 
-def _joules(energy: Energy, by_round: Mapping[int, float]) -> Values:
+def _joules(energy: Energy, by_round: Mapping[tuple[int, str], float]) -> Values:
     if energy.part is None:
         return NoValue(energy.reason, energy.code)
     return list(by_round.values()) or NoValue("nothing was metered")

@@ -94,12 +94,13 @@ def energy_metrics(energy: Energy, runs: Sequence[EnergyRun], frames: int) -> di
     return metrics
 
 
-def joules_by_round(energy: Energy, runs: Sequence[EnergyRun]) -> dict[int, float]:
-    """Return the median gross joules of an utterance in each round; empty where there are none."""
+def joules_by_round(energy: Energy, runs: Sequence[EnergyRun]) -> dict[tuple[int, str], float]:
+    """Return the median gross joules of an utterance by round and machine; empty where there are none."""
     if energy.part is None:
         return {}
     try:
-        return {run.round: median(_gross(energy, energy.part, run)) for run in covered_runs(energy.part, runs)}
+        runs = covered_runs(energy.part, runs)
+        return {(run.round, run.machine): median(_gross(energy, energy.part, run)) for run in runs}
     except StopwavError:
         return {}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
@@ -13,6 +14,7 @@ from stopwav.studies.compare.passes import engine_worker
 from stopwav.studies.compare.pieces import inputs_of, length_place
 from stopwav.studies.compare.spec import CompareSpec, plan_of
 from stopwav.studies.compare.turns import EnginesDoNotFit, Group, take_input, take_length, warm_group
+from stopwav.studies.launch.shards import share_out
 from stopwav.studies.piece_kinds import first_missing
 from stopwav.studies.stored_rounds import missing_rounds
 from stopwav.studies.worker import MAX_DEATHS
@@ -115,17 +117,32 @@ class EngineRounds:
         begin_s = self.budget.spent_s
         for worker in group.workers.values():
             worker.max_deaths = MAX_DEATHS
-        for number, place in enumerate(work.places):
+        # Counted once: of a large corpus it takes as long as an input.
+        before = len({key[3] for key in self.record.keys if key[0] == "sample"} - set(work.places))
+
+        def take(engines: Group, number: int, place: int) -> bool:
             now_s = self.budget.spent_s
             expected_s = (now_s - begin_s) / number if number else 0.0
             if not self.budget.fits(expected_s) or (number >= work.fewest and now_s + expected_s > end_s):
-                return number
-            if not take_input(group, inputs[place], place, number):
-                return number
+                return False
+            if not take_input(engines, inputs[place], place, number):
+                return False
             self._show(f"round {group.index + 1}, input {number + 1}")
-            done = len({key[3] for key in self.record.keys if key[0] == "sample"})
-            self._report("samples", done, self.spec.samples)
-        return len(work.places)
+            self._report("samples", before + number + 1, self.spec.samples)
+            return True
+
+        return share_out(work.places, group, partial(self._more_engines, group), take)
+
+    @contextmanager
+    def _more_engines(self, group: Group) -> Iterator[Group]:
+        """The engines of a group once more, loaded and warm on another machine."""
+        with ExitStack() as stack:
+            workers = {
+                name: stack.enter_context(engine_worker(self.engines[name], self.budget)) for name in group.workers
+            }
+            more = replace(group, workers=workers)
+            warm_group(more)
+            yield more
 
     def _report(self, task: str, done: int, total: int) -> None:
         """Move the bar of a fixed plan, or that of the budget."""

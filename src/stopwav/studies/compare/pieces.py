@@ -43,6 +43,8 @@ class Sample:
     errors: ErrorCount | None
     characters: CharacterErrorCount | None
     emitted_tokens: int | None
+    # Of a run on a cluster, the machine.
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class EnergyRun:
     windows: tuple[WindowEnergy, ...]
     # Those without a counter, whose joules are the integral of sampled power.
     sampled_parts: tuple[str, ...] = ()
+    # Of a run on a cluster, the machine.
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,7 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
                 errors=None if words is None else count_word_errors(*words),
                 characters=None if words is None else count_character_errors(*words),
                 emitted_tokens=piece.data["emitted_tokens"],
+                machine=piece.machine,
             )
 
 
@@ -205,6 +210,7 @@ def _energy_run(piece: Piece) -> EnergyRun:
         idle=WindowEnergy(**data["idle"]),
         windows=tuple(WindowEnergy(**window) for window in data["windows"]),
         sampled_parts=tuple(data.get("sampled_parts", ())),
+        machine=piece.machine,
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from stopwav.measure.plan import COMPARISON, Plan
 from stopwav.speech.corpus import BUNDLED
 from stopwav.studies.budget import BudgetedSpec
-from stopwav.studies.spec import Option, PythonOnly
+from stopwav.studies.spec import Option, PythonOnly, SharingMachines
 
 # Seconds 1 to 16, doubling: the lengths over which published comparisons of recognisers plot their curves.
 FRAMES = [100, 200, 400, 800, 1600]
@@ -59,6 +59,7 @@ class CompareSpec(BudgetedSpec):
     depth: Annotated[int, Option("Levels of modules for parameters and operations.")] = Field(default=1, ge=0)
     time_limit_s: Annotated[float, Option("Seconds that loading or one call may take.")] = Field(default=300.0, gt=0)
     seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
+    machines: SharingMachines = 1
     # How a round is measured, where it is not as the default plan says.
     plan: Annotated[Plan | None, PythonOnly()] = None
 

@@ -104,8 +104,11 @@ def _ask_parameters(a: EngineData, b: EngineData) -> Question:
 
 def _ask_latency(a: EngineData, b: EngineData, rule: Rule) -> Question:
     """Ask whether b takes longer for the same inputs: the mean over the inputs of each round, paired by round."""
-    seconds = [{(sample.round, sample.place): sample.seconds for sample in engine.samples} for engine in (a, b)]
-    by_round: dict[int, list[tuple[int, int]]] = {}
+    # Only what was measured on one machine is compared.
+    seconds = [
+        {(sample.round, sample.place, sample.machine): sample.seconds for sample in engine.samples} for engine in (a, b)
+    ]
+    by_round: dict[int, list[tuple[int, int, str]]] = {}
     for place in seconds[0]:
         if place in seconds[1]:
             by_round.setdefault(place[0], []).append(place)
@@ -120,8 +123,8 @@ def _ask_energy(a: EngineData, b: EngineData, energy: Energy, rule: Rule) -> Que
     return _ask_joules(ENERGY, joules, energy, rule, "no length was metered for both engines")
 
 
-def joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Energy) -> dict[int, float]:
-    """Return the joules per second of audio in each round, over these lengths."""
+def joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Energy) -> dict[tuple[int, str], float]:
+    """Return the joules per second of audio by round and machine, over these lengths."""
     by_length = [joules_by_round(energy, engine.energy[frames]) for frames in lengths]
     rounds = set.intersection(*map(set, by_length)) if by_length else set()
     audio_s = FRAME_S * sum(lengths)
@@ -157,8 +160,10 @@ def _errors(engine: EngineData) -> dict[str, tuple[float, int]]:
     }
 
 
-def _ask_joules(metric: str, joules: Sequence[dict[int, float]], energy: Energy, rule: Rule, reason: str) -> Question:
-    """Ask by the rounds that both engines have; without a meter, the question has no data."""
+def _ask_joules(
+    metric: str, joules: Sequence[dict[tuple[int, str], float]], energy: Energy, rule: Rule, reason: str
+) -> Question:
+    """Ask by the rounds that both engines have on one machine; without a meter, the question has no data."""
     if energy.part is None:
         return ask_nothing(metric, "J", DEFAULT_THRESHOLD, energy.reason, energy.code)
     rounds = sorted(joules[0].keys() & joules[1].keys())

@@ -6,9 +6,10 @@ import math
 import time
 from collections.abc import Callable
 
+from stopwav.measure.launcher import ask_machine, open_process
 from stopwav.measure.memory import limit_host_memory
 from stopwav.measure.plan import Workload
-from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.process import Outcome
 from stopwav.record import Record
 from stopwav.studies.frontier import Frontier, free_memory_limit_bytes, frontier_of, next_batch
 from stopwav.studies.grid.cell import CellWorkload, GridCell, exact
@@ -59,7 +60,7 @@ def grid_frontier(record: Record, duration_s: float) -> Frontier:
 def _probe(spec: GridSpec, cell: GridCell, limit_bytes: int | None, left_s: float) -> Outcome:
     limit_s = min(plan_of(spec).time_limit_s, left_s)
     factory: Callable[..., object] = Probe
-    with FreshProcess(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:
+    with open_process(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:
         outcome = process.start(limit_s)
         return process.call("run", time_limit_s=limit_s) if outcome.ok else outcome
 
@@ -68,4 +69,4 @@ def _limit_bytes(spec: GridSpec) -> int | None:
     """The host memory that a probe may take."""
     asked = plan_of(spec).memory_limit_bytes
     # On a device the host is not what runs out, and CUDA maps more of it than it uses.
-    return asked if asked is not None or device_of(spec).startswith("cuda") else free_memory_limit_bytes()
+    return asked if asked is not None or device_of(spec).startswith("cuda") else ask_machine(free_memory_limit_bytes)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stopwav.measure.launcher import Process, open_process
 from stopwav.measure.plan import Plan
-from stopwav.measure.process import FreshProcess, Outcome
+from stopwav.measure.process import Outcome
 from stopwav.measure.rounds import Round
 from stopwav.measure.visit import Visitor
 from stopwav.studies.audio_input import located
@@ -53,7 +54,7 @@ class RoundProcess:
     def __init__(self, spec: GridSpec) -> None:
         limit_bytes = plan_of(spec).memory_limit_bytes
         self._arguments = (engine_of(spec), spec.audio, spec.seed, device_of(spec), limit_bytes)
-        self._process: FreshProcess | None = None
+        self._process: Process | None = None
         self._visited: list[GridCell] = []
 
     def visit(self, cell: GridCell, plan: Plan, *, alone: bool = False, peaks: bool = True) -> Round:
@@ -99,5 +100,5 @@ class RoundProcess:
         if self._process is not None:
             return Outcome("ok")
         factory: Callable[..., object] = CellVisitor
-        self._process = FreshProcess(factory, *self._arguments)
+        self._process = open_process(factory, *self._arguments)
         return self._process.start(plan.time_limit_s)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.errors import Caution
+from stopwav.measure.launcher import open_process
 from stopwav.measure.memory import limit_host_memory
 from stopwav.measure.plan import Workload
-from stopwav.measure.process import FreshProcess
 from stopwav.measure.stages import Span, collect_marks, spans_of, stage
 from stopwav.piece import Piece
 from stopwav.profiling.schedule import TraceOptions
@@ -98,7 +98,7 @@ def _trace(spec: GridSpec, cell: GridCell, folder: Path) -> Piece:
     workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
     own = folder / "-".join(filter(None, (f"{exact(cell.duration_s)}s-x{cell.batch_size}", settings.label)))
     factory: Callable[..., object] = TracedPass
-    with FreshProcess(factory, workload, own, settings, plan.memory_limit_bytes) as process:
+    with open_process(factory, workload, own, settings, plan.memory_limit_bytes) as process:
         outcome = process.start(plan.time_limit_s)
         if outcome.ok:
             outcome = process.call("run", time_limit_s=plan.time_limit_s)

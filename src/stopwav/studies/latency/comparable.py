@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
@@ -47,6 +47,8 @@ class ComparedEngine:
     unfinished_rounds: int
     # Whether its weights are random, so that no metric that depends on its text has a value.
     untrained: bool = False
+    # Of a run on a cluster, the machine of each stream, by its round and utterance.
+    machines: Mapping[tuple[int, str], str] = field(default_factory=dict)
 
     @property
     def transcripts(self) -> dict[str, str | None]:
@@ -73,10 +75,13 @@ def compared_engine(record: Record, name: str) -> ComparedEngine:
     """Return what a latency run holds of one engine."""
     table = stream_tables(record)[name]
     streamed: dict[int, int] = {}
+    machines: dict[tuple[int, str], str] = {}
     processes = []
     for piece in engine_pieces(record, name):
         if piece.key[0] == "stream":
             streamed[int(piece.key[1])] = streamed.get(int(piece.key[1]), 0) + 1
+            if piece.machine:
+                machines[int(piece.key[1]), str(piece.key[3])] = piece.machine
         else:
             processes.append(piece)
     complete = [index for index, count in streamed.items() if count >= len(table.utterances)]
@@ -86,6 +91,7 @@ def compared_engine(record: Record, name: str) -> ComparedEngine:
         processes=[piece for piece in processes if piece.key[1] in complete],
         unfinished_rounds=len(streamed) - len(complete),
         untrained=is_untrained(processes),
+        machines=machines,
     )
 
 

@@ -83,12 +83,17 @@ def more_time(record: Record, more_rounds: int) -> str:
 
 
 def pair_engines(a: ComparedEngine, b: ComparedEngine) -> EnginePair:
-    """Return both engines, cut to the rounds that both have: round i of one is paired with round i of the other."""
+    """Return both engines, cut to the rounds that both have: round i of one is paired with round i of the other.
+
+    An utterance that they streamed on different machines in a round is left out: it says nothing of the engines.
+    """
     rounds = sorted(set(a.rounds) & set(b.rounds))
     a, b = (replace(engine, rounds=rounds) for engine in (a, b))
     transcripts = b.transcripts
     common = (name for name, text in a.transcripts.items() if name in transcripts and transcripts[name] == text)
-    return EnginePair(a, b, tuple(common))
+    of_a, of_b = a.machines, b.machines
+    apart = {name for index, name in of_a if of_a[index, name] != of_b.get((index, name), of_a[index, name])}
+    return EnginePair(a, b, tuple(name for name in common if name not in apart))
 
 
 def felt_metric(pairs: Sequence[EnginePair]) -> RoundMetric:

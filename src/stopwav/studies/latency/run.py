@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
+from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import SWEEP_SHARE, Budget, is_finished, open_budget, store_spent
 from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
 from stopwav.studies.digests import audio_digests, engine_digests
@@ -18,6 +20,7 @@ from stopwav.studies.latency.selection import aligned, choose_utterances, draw, 
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.stored_pieces import missing_keys
 from stopwav.studies.latency.streams import BudgetSpentError, EngineRound, OpenedEngine
+from stopwav.studies.launch.shards import share_out
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
@@ -119,10 +122,8 @@ class _Round:
         opened: Mapping[str, OpenedEngine],
     ) -> None:
         self._spec, self._record, self._budget, self._index = spec, record, budget, index
-        specs = dict(zip(engine_names(spec.engines), spec.engines, strict=True))
-        self._engines = [
-            EngineRound(name, specs[name], index, spec, record, budget, opened.get(name)) for name in names
-        ]
+        self._names = names
+        self._engines = self._open(opened)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -138,20 +139,50 @@ class _Round:
         # The bar of a fixed plan is that of the whole run.
         before, whole = (0, total) if fixed is None else (self._index * total, fixed * total)
         task = "streaming" if fixed is not None else "first sweep" if self._index == 0 else f"round {self._index + 1}"
-        try:
-            size = self._spec.streams
-            groups = [utterances[start : start + size] for start in range(0, len(utterances), size)]
-            for turn, group in enumerate([*groups, []]):
-                order = alternating_order(len(self._engines), turn + self._index if group else 0)
-                for engine in (self._engines[position] for position in order):
-                    if group:
-                        engine.stream(group)
-                    else:
-                        engine.measure_memory(longest)
-                    done += len(group) or 1
-                    self._spec.report(task, before + done, whole)
-                left_s = None if fixed is not None else self._budget.left_s
-                self._spec.show(self._record, f"round {self._index + 1}", left_s)
-        finally:
+
+        def report(count: int) -> None:
+            nonlocal done
+            done += count
+            self._spec.report(task, before + done, whole)
+
+        def show() -> None:
+            left_s = None if fixed is not None else self._budget.left_s
+            self._spec.show(self._record, f"round {self._index + 1}", left_s)
+
+        def take(engines: Sequence[EngineRound], turn: int, group: Sequence[Utterance]) -> bool:
+            for position in alternating_order(len(engines), turn + self._index):
+                engines[position].stream(group)
+                report(len(group))
+            show()
+            return True
+
+        size = self._spec.streams
+        groups = [utterances[start : start + size] for start in range(0, len(utterances), size)]
+        with _closing(self._engines):
+            share_out(groups, self._engines, self._more_engines, take)
             for engine in self._engines:
-                engine.close()
+                engine.measure_memory(longest)
+                report(1)
+            show()
+
+    def _open(self, opened: Mapping[str, OpenedEngine]) -> list[EngineRound]:
+        """The engines of this round, those that are opened as they are."""
+        specs = dict(zip(engine_names(self._spec.engines), self._spec.engines, strict=True))
+        of_all = (self._index, self._spec, self._record, self._budget)
+        return [EngineRound(name, specs[name], *of_all, opened.get(name)) for name in self._names]
+
+    @contextmanager
+    def _more_engines(self) -> Iterator[list[EngineRound]]:
+        """The engines of this round once more, on another machine."""
+        with _closing(engines := self._open({})):
+            yield engines
+
+
+@contextmanager
+def _closing(engines: Sequence[EngineRound]) -> Iterator[None]:
+    """End the processes of engines at the end."""
+    try:
+        yield
+    finally:
+        for engine in engines:
+            engine.close()

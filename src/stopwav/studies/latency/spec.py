@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from stopwav.measure.clock import Pace
 from stopwav.servers.registry import is_server
 from stopwav.studies.budget import BudgetedSpec
-from stopwav.studies.spec import Option
+from stopwav.studies.spec import Option, SharingMachines
 
 
 class TriedKnob(BaseModel, extra="forbid"):
@@ -55,6 +55,7 @@ class LatencySpec(BudgetedSpec):
         default=60.0, gt=0
     )
     seed: Annotated[int, Option("Seed of the order, the draw and the intervals.")] = Field(default=0, ge=0)
+    machines: SharingMachines = 1
     explain: Annotated[
         bool,
         Option("Find out what would help: measure the engine, and each setting that it offers to try.", stored=False),

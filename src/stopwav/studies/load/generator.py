@@ -86,6 +86,10 @@ class Generator:
             "event_loop": type(self._runner.get_loop()).__module__.split(".")[0],
         }
 
+    def clock(self) -> int:
+        """Return the time of this process's clock, by which its sessions begin."""
+        return self._now_ns()
+
     def prime(self, streams: int) -> dict[str, Any]:
         """Open so many sessions of half a second at once; return how long that took, and why any failed.
 

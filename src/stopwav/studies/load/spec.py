@@ -61,6 +61,10 @@ class LoadSpec(BudgetedSpec):
     processes: Annotated[int, Option("Client processes; one carries about a thousand streams.")] = Field(
         default=1, gt=0, le=64
     )
+    generators: Annotated[
+        int,
+        Option("With --on, so many machines send the streams, --processes on each, from a common start.", stored=False),
+    ] = Field(default=1, gt=0, le=256)
     max_batch: Annotated[
         int | None, Option("Streams that an engine may advance in one step, where it can; default: that of `serve`.")
     ] = Field(default=None, gt=0)
@@ -104,6 +108,11 @@ class LoadSpec(BudgetedSpec):
         return parse_objective(self.slo)
 
     @property
+    def machines(self) -> int:
+        """On a cluster, how many machines take part."""
+        return self.generators
+
+    @property
     def is_search(self) -> bool:
         """Whether the capacity is searched, and no levels are given."""
         return self.streams is None
@@ -144,6 +153,14 @@ class LoadSpec(BudgetedSpec):
         if (self.soak_s or self.faults) and (self.streams is None or (self.soak_s and len(self.streams) != 1)):
             option = "--soak" if self.soak_s else "--faults"
             raise ValueError(f"{option} holds a level: give it with --streams, such as --streams 4")
+        engines = [target for target in self.targets if target not in servers]
+        if self.on is not None and self.pace == "real" and engines:
+            raise ValueError(
+                f"--on {self.on}: machines of a cluster cannot reach a server that is started here; start `stopwav "
+                f"serve {engines[0]} --host 0.0.0.0` and name its address, such as vosk-server:ws://HOST:2700"
+            )
+        if self.generators > 1 and self.pace == "virtual":
+            raise ValueError(f"--generators {self.generators}: --pace virtual has no generators; leave it out")
         if len(set(self.targets)) < len(self.targets):
             raise ValueError("a target is named twice")
         return self

@@ -11,7 +11,7 @@ from stopwav.record import Record
 from stopwav.studies.budget import SPENT_KIND, possible_rounds
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
-from stopwav.studies.stored_fields import Seconds, StoredEngine, StoredFields, StoredList, stored_spec
+from stopwav.studies.stored_fields import Count, Seconds, StoredEngine, StoredFields, StoredList, stored_spec
 
 # Why a session failed: a code and a message.
 StoredFailure = Annotated[StoredList[str], Field(min_length=2, max_length=2)]
@@ -56,7 +56,16 @@ class StoredSession(StoredFields):
     failure: StoredFailure | None
     ready_s: float | None = None
     held_s: Seconds = 0.0
+    # Which of the client processes it was of.
+    client: Count = 0
     trace: dict[str, Any] = Field(default={})
+
+
+class StoredClock(StoredFields):
+    """By how much the clock of a client on another machine was ahead of the driver's, and the round trip behind it."""
+
+    offset_s: float
+    round_trip_s: Seconds
 
 
 class StoredLevel(StoredFields):
@@ -69,6 +78,8 @@ class StoredLevel(StoredFields):
     prime_s: Seconds = 0.0
     server_end: str = ""
     processors: StoredList[Seconds | None]
+    # By client, where they were on machines of a cluster.
+    clocks: StoredList[StoredClock] = Field(default=[])
     sessions: StoredList[StoredSession]
     faults: StoredList[StoredFault]
     energy: StoredLevelEnergy | None = None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +13,22 @@ from stopwav.measure.process import Outcome, signal_name
 from stopwav.servers.registry import is_server
 from stopwav.servers.serve.background import BackgroundServer
 from stopwav.speech.utterance import Utterance
+from stopwav.studies.launch.run import machine_launcher
+from stopwav.studies.load.client import Client, ClockOffset, open_clients
 from stopwav.studies.load.faults import FAULTS, FaultPlan
-from stopwav.studies.load.generator import Generator
 from stopwav.studies.load.level_energy import EnergyWatch
 from stopwav.studies.load.schedule import LevelSchedule
 from stopwav.studies.load.server_watch import ServerWatch
 from stopwav.studies.load.spec import LoadSpec
-from stopwav.studies.worker import LOAD_LIMIT_S, Worker
+from stopwav.studies.worker import LOAD_LIMIT_S
 
 # On one machine a busy server would keep the client from its schedule. A lower priority takes nothing from the server
 # that the client, which sleeps nearly always, does not need.
 NICENESS = 10
 # Between the request of a level and its first session: the client processes have to be ready by then.
 LEAD_S = 0.3
+# Requests to other machines take longer, and those of many clients are sent one after the other.
+REMOTE_LEAD_S = 2.0
 # After a level the server forgets the sessions that were cut.
 PAUSE_S = 0.5
 # What a level may take beyond its schedule.
@@ -54,7 +55,7 @@ class Target:
     def __init__(self, name: str, spec: LoadSpec, utterances: Sequence[Utterance]) -> None:
         self.name, self._spec, self._utterances = name, spec, utterances
         self._server: BackgroundServer | None = None
-        self._clients: list[_Client] = []
+        self._clients: list[Client] = []
         self.facts: dict[str, Any] = {}
 
     def open(self) -> Outcome:
@@ -65,8 +66,7 @@ class Target:
             address = self.name if is_server(self.name) else self._start_server()
         except StopwavError as error:
             return Outcome("error", message=str(error))
-        for _ in range(self._spec.processes):
-            self._clients.append(_Client(address, self._spec.chunk_ms))
+        self._clients = open_clients(address, self._spec.chunk_ms, self._spec.processes)
         outcomes = self._ask_all("prepare", [(list(self._utterances),)] * len(self._clients), LOAD_LIMIT_S)
         failed = next((outcome for outcome in outcomes if not outcome.ok), None)
         if failed is not None:
@@ -87,17 +87,25 @@ class Target:
         primed = self._prime(plan.streams)
         if not primed.ok:
             return primed
-        origin_ns = time.perf_counter_ns() + round(LEAD_S * 1e9)
+        offsets = self._clock_offsets()
+        if isinstance(offsets, Outcome):
+            self.close()
+            return offsets
+        lead_s = REMOTE_LEAD_S if offsets else LEAD_S
+        origin_ns = time.perf_counter_ns() + round(lead_s * 1e9)
+        origins_ns = [origin_ns + round(offset.offset_s * 1e9) for offset in offsets]
         schedule = plan.schedule
         shares = [schedule.sessions[index :: len(self._clients)] for index in range(len(self._clients))]
         steady_s = (schedule.ramp_s, schedule.steady_end_s)
         requests: list[tuple[object, ...]] = [
-            (share, origin_ns, steady_s, plan.cut_s, plan.faults if index == 0 else ())
-            for index, share in enumerate(shares)
+            (share, own_origin_ns, steady_s, plan.cut_s, plan.faults if index == 0 else ())
+            for index, (share, own_origin_ns) in enumerate(
+                zip(shares, origins_ns or [origin_ns] * len(shares), strict=True)
+            )
         ]
         window = EnergyWatch(origin_ns, schedule.ramp_s, schedule.steady_s)
         with ServerWatch(self._watched_pid, origin_ns) as watch, window as energy:
-            outcomes = self._ask_all("run", requests, plan.cut_s + LEAD_S + SLACK_S)
+            outcomes = self._ask_all("run", requests, plan.cut_s + lead_s + SLACK_S)
         time.sleep(PAUSE_S)
         server_end = self._server_end()
         failed = next((outcome for outcome in outcomes if not outcome.ok), None)
@@ -115,7 +123,12 @@ class Target:
                 "server_end": server_end,
                 "prime_s": primed.value,
                 "processors": [answer["processor"] for answer in answers],
-                "sessions": [session for answer in answers for session in answer["sessions"]],
+                **({"clocks": [offset.to_json() for offset in offsets]} if offsets else {}),
+                "sessions": [
+                    {**session, **({"client": index} if index else {})}
+                    for index, answer in enumerate(answers)
+                    for session in answer["sessions"]
+                ],
                 "faults": [fault for answer in answers for fault in answer["faults"]],
                 "looks": [look.to_json() for look in watch.looks],
                 "energy": energy.result.to_json(),
@@ -178,29 +191,23 @@ class Target:
             return Outcome("error", message=": ".join(failures[0]))
         return Outcome("ok", max(outcome.value["prime_s"] for outcome in outcomes))
 
+    def _clock_offsets(self) -> list[ClockOffset] | Outcome:
+        """How the clock of each client differs from ours; empty where they have the same, on this machine."""
+        offsets: list[ClockOffset] = []
+        # One at a time: the round trips of another would make its own longer.
+        for client in self._clients if machine_launcher() is not None else ():
+            offset = client.clock_offset()
+            if isinstance(offset, Outcome):
+                return offset
+            offsets.append(offset)
+        return offsets
+
     def _ask_all(self, method: str, arguments: Sequence[tuple[object, ...]], limit_s: float) -> list[Outcome]:
         """Ask all clients at the same time."""
         asked = [
             client.ask(method, *own, time_limit_s=limit_s) for client, own in zip(self._clients, arguments, strict=True)
         ]
         return [future.result() for future in asked]
-
-
-class _Client:
-    """A client process, and the thread that talks to it: the kernel ends the one with the other."""
-
-    def __init__(self, server: str, chunk_ms: float | None) -> None:
-        self._worker = Worker(Generator, (server, chunk_ms), "client")
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="stopwav-client")
-
-    def ask(self, method: str, *arguments: object, time_limit_s: float) -> Any:
-        return self._thread.submit(self._worker.call, method, *arguments, time_limit_s=time_limit_s)
-
-    def close(self) -> None:
-        # The process may be in the middle of a level: it is killed, and the call in the thread sees it end.
-        with contextlib.suppress(Exception):
-            self._worker.close()
-        self._thread.shutdown(wait=True)
 
 
 def fault_plans(streams: int, seed: int, schedule: LevelSchedule) -> tuple[FaultPlan, ...]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from stopwav.measure.launcher import ask_machine
 from stopwav.record import Record
 from stopwav.speech.batches import Batch
 from stopwav.speech.shapes import Shapes
@@ -61,4 +62,4 @@ def _limited(setup: LossSetup) -> LossSetup:
     """Limit the host's memory unless the user did: the machine has to stay alive."""
     if setup.memory_limit_bytes is not None or setup.on_cuda:
         return setup
-    return replace(setup, memory_limit_bytes=free_memory_limit_bytes())
+    return replace(setup, memory_limit_bytes=ask_machine(free_memory_limit_bytes))

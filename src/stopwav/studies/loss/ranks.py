@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import geometric_mean, median
 
+from stopwav.measure.rounds import Round
 from stopwav.stats import Estimate, Rule, rule_text, summarise_rounds
 from stopwav.stats.rule import fewest_rounds
 from stopwav.stats.verdict import Verdict, paired_verdict
@@ -70,7 +71,7 @@ def standings_of(measured: Mapping[str, LossRounds], shared: SharedBatches, rule
     }
     verdicts = {}
     for a, b in combinations(locations, 2):
-        both = sorted(locations[a].keys() & locations[b].keys())
+        both = sorted(locations[a].keys() & locations[b].keys())  # on the same machine
         first, second = ([locations[name][index] for index in both] for name in (a, b))
         verdicts[a, b] = paired_verdict(first, second, confidence=CONFIDENCE, rule=rule)
     counts = {name: len(measured[name].indices) for name in locations}
@@ -107,17 +108,24 @@ def ranks(measured: Mapping[str, LossRounds], shared: SharedBatches, rule: Rule)
     return ranked
 
 
-def round_locations(rounds: LossRounds) -> dict[int, float]:
+def round_locations(rounds: LossRounds) -> dict[tuple[int, tuple[str, ...]], float]:
     """Return the geometric mean of the medians of the batches, for each round in which all of them completed.
+
+    By the number of the round and the machine of each batch: they are several where one was lost meanwhile.
 
     Geometric, so that a loss is compared by its ratio to another on every batch, and not by the longest batch alone.
     """
-    medians: dict[int, list[float]] = {}
+    by_index: dict[int, list[Round]] = {}
     for of_batch in rounds.good.values():
         for round_ in of_batch:
-            medians.setdefault(round_.index, []).append(median(step_values(round_)))
-    whole = {index: of_round for index, of_round in medians.items() if len(of_round) == len(rounds.good)}
-    return {index: geometric_mean(of_round) for index, of_round in whole.items()}
+            by_index.setdefault(round_.index, []).append(round_)
+    return {
+        (index, tuple(round_.machine for round_ in of_round)): geometric_mean(
+            median(step_values(round_)) for round_ in of_round
+        )
+        for index, of_round in by_index.items()
+        if len(of_round) == len(rounds.good)
+    }
 
 
 def round_estimate(rounds: LossRounds) -> Estimate:

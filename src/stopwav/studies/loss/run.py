@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from stopwav.measure.launcher import ask_machine
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
 from stopwav.studies.budget import is_finished, open_budget
@@ -61,7 +62,7 @@ def _header(spec: LossSpec) -> Header:
         check_name(name)  # a name that no loss has is an error before anything is measured
     files = [own_file(name) for name in spec.losses]
     digests = {**content_digests(filter(None, files)), **outline_digests([spec.shapes, spec.tokenizer])}
-    shapes, machine = load_spec_shapes(spec), probe_machine(spec.device, spec.memory_limit_gb)
+    shapes, machine = load_spec_shapes(spec), ask_machine(probe_machine, spec.device, spec.memory_limit_gb)
     if spec.is_fitted:
         sized, size = fit_size(spec, shapes, machine)
     else:

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 from stopwav.errors import StopwavError
+from stopwav.measure.launcher import ask_machine
 from stopwav.record import Header, Record
 from stopwav.studies.budget import is_finished, open_budget
 from stopwav.studies.digests import content_digests, outline_digests
+from stopwav.studies.launch.run import run_where_asked
 from stopwav.studies.machine_speed import probe_machine
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import check_pieces, open_record
@@ -38,7 +40,7 @@ def step(
     `loss_fn(output, targets)` a loss, and `optimizer` is yours; the steps then run here, in one round, and train it.
     """
     if isinstance(model, str):
-        return _step_of_name(checked(StepSpec, model=model, optimizer=optimizer, **settings))
+        return run_where_asked(checked(StepSpec, model=model, optimizer=optimizer, **settings), _step_of_name)
     own = {**settings, "rounds": 1, "device": settings.get("device") or device_of(model)}
     spec = checked(StepSpec, model=type(model).__name__, **own)
     return run_own_job(spec, check_own_job(spec, model, make_batch, loss_fn, optimizer))
@@ -93,7 +95,7 @@ def _header(spec: StepSpec) -> Header:
         return make_header("step", spec, corpus=corpus, digests=content_digests([path]))
     from stopwav.speech.shapes import shapes_to_json
 
-    sizes, machine = reference_sizes(spec), probe_machine(spec.device, spec.memory_limit_gb)
+    sizes, machine = reference_sizes(spec), ask_machine(probe_machine, spec.device, spec.memory_limit_gb)
     if spec.is_fitted:
         size = fit_size(spec, sizes, machine)
     else:
