@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from stopwav.errors import StopwavError
@@ -32,7 +33,7 @@ def open_record(
     spec, where more is compared than the settings. `header` makes that of a new run, and raises what is wrong before
     anything is measured.
     """
-    record = _resumed(study, spec, same or (lambda other: other.spec == spec.stored()), append) if spec.resume else None
+    record = _resumed(study, spec, same or partial(_has_settings, spec), append) if spec.resume else None
     if record is None:
         if reason := closed_reason(spec.save):  # now: a header may take hours, in which a corpus is aligned
             raise StopwavError(
@@ -64,6 +65,12 @@ def _resumed(study: str, spec: StudySpec, same: Callable[[Header], bool], append
     # With more time than it has spent, it is complete once that is spent too.
     resumed.complete = resumed.complete and not more_time
     return resumed
+
+
+def _has_settings(spec: StudySpec, other: Header) -> bool:
+    """Whether a run has these settings; one that its version did not know yet was not set."""
+    stored = spec.stored()
+    return {**dict.fromkeys(stored), **other.spec} == stored
 
 
 def _is_run_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:
