@@ -34,7 +34,7 @@ from stopwav.piece import Piece
 from stopwav.record import Header, Record
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import Chunk, Stage, Trace, trace_of
-from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
+from stopwav.speech.normaliser import default_normaliser, make_normaliser
 from stopwav.speech.utterance import Corpus, Utterance, Word
 from stopwav.studies.corpus_header import corpus_to_json, duration_s
 from stopwav.studies.latency.spec import LatencySpec
@@ -167,9 +167,9 @@ def _write_latency_run(
     path: Path, utterances: Sequence[Utterance], rounds: int, draw: Callable[[Utterance], Trace]
 ) -> None:
     spec = LatencySpec(engines=[ENGINE], rounds=rounds)
-    normaliser = {"name": NORMALISER, "version": NORMALISER_VERSION}
-    corpus = corpus_to_json(Corpus("drawn", ()), utterances)
-    header = make_header("latency", spec, corpus=corpus, normaliser=normaliser)
+    normaliser = make_normaliser(default_normaliser(()))
+    corpus = corpus_to_json(Corpus("drawn", ()), utterances, normaliser)
+    header = make_header("latency", spec, corpus=corpus, normaliser=normaliser.to_json())
     _write_run(path, header, _latency_pieces(utterances, rounds, draw))
 
 

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
-from stopwav.speech.align import align, align_corpus, guess_pronunciation
+from stopwav.speech.align import align_corpus
 from stopwav.speech.audio import Audio, load
 from stopwav.speech.corpus import Corpus, Utterance, bundled_corpus, load_corpus
+from stopwav.speech.pocketsphinx_aligner import align, guess_pronunciation
 from stopwav.speech.text import normalise
 
 SHARED = Path("../shared/data/librispeech")

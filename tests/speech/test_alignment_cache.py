@@ -7,17 +7,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stopwav.speech import align as align_module
 from stopwav.speech import alignment_cache
 from stopwav.speech.align import align_corpus
 from stopwav.speech.alignment_cache import FILE_NAME, AlignedWords, AlignmentCache, cache_folder
+from stopwav.speech.audio import Audio
 from stopwav.speech.corpus import Corpus, Word, bundled_corpus
+from stopwav.speech.pocketsphinx_aligner import PocketsphinxAligner
 
 WORDS = AlignedWords((Word("a", 0.1, 0.25), Word("b", 0.25, 1 / 3)), ("b",))
 
@@ -38,8 +39,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def aligned_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that were really aligned."""
     texts: list[str] = []
-    original: Callable[..., AlignedWords] = align_module.align
-    monkeypatch.setattr(align_module, "align", lambda audio, text: (texts.append(text), original(audio, text))[1])
+    original = PocketsphinxAligner.align
+
+    def align(aligner: PocketsphinxAligner, audio: Audio, words: Sequence[str]) -> AlignedWords:
+        texts.append(" ".join(words))
+        return original(aligner, audio, words)
+
+    monkeypatch.setattr(PocketsphinxAligner, "align", align)
     return texts
 
 

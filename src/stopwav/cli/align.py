@@ -23,21 +23,33 @@ def align(
         typer.Argument(metavar="CORPUS", help="The corpus to align: anything that `stopwav latency --corpus` takes."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The CTM file to write.")] = Path("words.ctm"),
+    aligner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ALIGNER",
+            help="pocketsphinx (English), or transformers:FOLDER-OR-HUB, a CTC model of any language.",
+        ),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Language of the corpus, such as en or de; default: what the corpus says.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Find when each word of a corpus is spoken (pocketsphinx's forced alignment) and write it as CTM."""
+    """Find when each word of a corpus is spoken (forced alignment) and write it as CTM."""
     import json as encoder
     import sys
     from dataclasses import replace
 
     from stopwav.cli.output import check_target, progress_bar
+    from stopwav.engines.ctc_aligner import make_aligner
     from stopwav.report.text import counted, plain
     from stopwav.speech import ctm
     from stopwav.speech.align import align_corpus
     from stopwav.speech.corpus import load_corpus
 
     check_target(output)
-    loaded = load_corpus(corpus)
+    chosen = make_aligner(aligner)
+    loaded = load_corpus(corpus, language=language)
     without = sum(utterance.text is None for utterance in loaded.utterances)
     if without == len(loaded.utterances):
         for problem in loaded.problems:
@@ -48,7 +60,7 @@ def align(
         )
     bare = replace(loaded, utterances=tuple(replace(utterance, words=()) for utterance in loaded.utterances))
     with progress_bar() as progress:
-        aligned = align_corpus(bare, progress=lambda done, total: progress("aligning words", done, total))
+        aligned = align_corpus(bare, lambda done, total: progress("aligning words", done, total), chosen)
     timed = {utterance.id: utterance.words for utterance in aligned.utterances if utterance.words}
     ctm.write(output, timed)
     if without:

@@ -1,120 +1,64 @@
-"""Word times by pocketsphinx's forced alignment, for corpora that come without them."""
+"""Word times by forced alignment, for corpora that come without them."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from stopwav.errors import Caution, StopwavError
 from stopwav.speech.alignment_cache import AlignedWords, AlignmentCache, alignment_key, cache_folder
 from stopwav.speech.audio import Audio, load
-from stopwav.speech.text import normalise
-from stopwav.speech.utterance import Corpus, Problem, Utterance, Word
-
-SAMPLE_RATE_HZ = 16_000  # that of pocketsphinx's English model
-
-FRAME_S = 0.010  # pocketsphinx's frame shift
-
-# Frame k is computed from a window of 25.625 ms that starts at k · 10 ms, so it represents the 10 ms around the middle
-# of that window: the border between frames k − 1 and k is at k · 10 ms + (25.625 − 10) / 2 ms.
-BORDER_S = 0.0078
-
-# pocketsphinx's default (0.005) makes silence unlikely and stretches words over short pauses. A transcript does not say
-# where the speaker paused: no penalty.
-SILENCE_PROBABILITY = 1.0
-
-# Silence appended before aligning, so that the last word ends with its sound and not with the file.
-TAIL = np.zeros(round(0.2 * SAMPLE_RATE_HZ), np.int16)
-
-# The time that pocketsphinx takes grows with the square of the length; a stream of an hour is still aligned.
-LONGEST_S = 4000.0
-
-# A phone has three states of a frame each, and no word is without a phone: more words than this cannot be aligned.
-SHORTEST_WORD_S = 3 * FRAME_S
-
-# Letters, the longest match first, as phones of the CMU set. Silent letters map to nothing.
-_SOUNDS = {
-    "tion": "SH AH N", "sion": "ZH AH N", "ough": "AO", "augh": "AO", "eigh": "EY", "igh": "AY", "tch": "CH",
-    "sch": "SH", "dge": "JH", "ear": "IH R", "air": "EH R", "our": "AW R", "oor": "AO R", "qu": "K W", "ch": "CH",
-    "sh": "SH", "th": "TH", "ph": "F", "gh": "G", "ck": "K", "ng": "NG", "wh": "W", "kn": "N", "wr": "R", "ce": "S",
-    "ci": "S IH", "cy": "S IY", "ge": "JH", "ee": "IY", "ea": "IY", "ai": "EY", "ay": "EY", "oa": "OW", "oe": "OW",
-    "ow": "OW", "oo": "UW", "ou": "AW", "oi": "OY", "oy": "OY", "au": "AO", "aw": "AO", "ew": "Y UW", "ue": "UW",
-    "ie": "IY", "ei": "EY", "er": "ER", "ir": "ER", "ur": "ER", "ar": "AA R", "or": "AO R", "a": "AE", "b": "B",
-    "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH", "k": "K", "l": "L", "m": "M",
-    "n": "N", "o": "AA", "p": "P", "q": "K", "r": "R", "s": "S", "t": "T", "u": "AH", "v": "V", "w": "W", "x": "K S",
-    "y": "IY", "z": "Z", "æ": "AE", "ø": "ER", "ß": "S", "þ": "TH", "ð": "DH", "ł": "L", "đ": "D", "ı": "IH",
-}  # fmt: skip
-_LONG_VOWELS = {"a": "EY", "e": "IY", "i": "AY", "o": "OW", "u": "UW"}
-_VOWELS = "aeiouy"
-_UNKNOWN = "AH"  # a letter of another script: some vowel, so that the word has a duration
+from stopwav.speech.language import is_english
+from stopwav.speech.normaliser import spoken_words
+from stopwav.speech.pocketsphinx_aligner import SAMPLE_RATE_HZ, PocketsphinxAligner
+from stopwav.speech.utterance import Corpus, Problem, Utterance
 
 
-@dataclass
-class _Aligner:
-    """pocketsphinx's decoder and the words that were added to its dictionary."""
+class Aligner(Protocol):
+    """What finds the time of each word of a known text in its audio, at 16 kHz."""
 
-    decoder: Any
-    guessed: set[str] = field(default_factory=set)
+    # What it had to guess of words that it does not know, with `{words}` where they are to be named.
+    guess: str
 
+    @property
+    def name(self) -> str:
+        """The name and version, as a run states them."""
+        ...
 
-def align(audio: Audio, text: str) -> AlignedWords:
-    """Return the time of every word of `text` in the audio, to 10 ms; independent of earlier alignments."""
-    words = normalise(text)
-    if not words:
-        return AlignedWords(())
-    if audio.duration_s > LONGEST_S:
-        raise StopwavError(
-            f"{audio.duration_s:.0f} s are too long to be aligned, {LONGEST_S:g} s at most; cut the recording into "
-            "segments, or give the word times in a CTM file (--words)"
-        )
-    samples = audio.resampled(SAMPLE_RATE_HZ).pcm16()
-    # pocketsphinx raises without samples.
-    possible = len(samples) and len(words) * SHORTEST_WORD_S <= audio.duration_s + len(TAIL) / SAMPLE_RATE_HZ
-    alignment = _aligned(samples, words, audio.duration_s) if possible else AlignedWords(())
-    aligned = alignment.words
-    # A word that starts after the audio was aligned to the appended silence.
-    if [word.text for word in aligned] != words or aligned[-1].start_s >= audio.duration_s:
-        raise StopwavError(
-            f"no alignment of {_shortened(text)!r} with its {audio.duration_s:.2f} s of audio; check the "
-            "transcript, or give the word times in a CTM file (--words)"
-        )
-    return alignment
+    @property
+    def identity(self) -> Sequence[str | int]:
+        """What its times depend on: those of another identity are not taken from the cache."""
+        ...
+
+    def aligns(self, language: str) -> bool:
+        """Whether it may be used for a language for which nobody named it."""
+        ...
+
+    def align(self, audio: Audio, words: Sequence[str]) -> AlignedWords:
+        """Return the time of each of the words; raise StopwavError where they cannot be those of the audio."""
+        ...
 
 
-def _aligned(samples: NDArray[np.int16], words: list[str], duration_s: float) -> AlignedWords:
-    """Return the words that pocketsphinx finds in the samples, which may be others than those it was asked for."""
-    aligner = _aligner()
-    guessed = _add_missing_words(aligner, words)
-    decoder = aligner.decoder
-    decoder.reinit_feat()  # forgets the mean spectrum of earlier utterances
-    decoder.set_align_text(" ".join(words))
-    decoder.start_utt()
-    decoder.process_raw(np.concatenate([samples, TAIL]).tobytes(), full_utt=True)
-    decoder.end_utt()
-    found = [_word(segment, duration_s) for segment in decoder.seg() or () if segment.word[0] not in "<["]
-    return AlignedWords(tuple(found), guessed)
-
-
-def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = None) -> Corpus:
+def align_corpus(
+    corpus: Corpus, progress: Callable[[int, int], None] | None = None, aligner: Aligner | None = None
+) -> Corpus:
     """Return the corpus with word times for every utterance that had none; one that cannot be aligned gets a problem.
 
-    An utterance without a transcript stays as it is. Word times are kept in the user's cache folder as they are found,
-    and taken from there, so that an alignment that was interrupted continues. `progress` is called after each utterance
-    with the number done and the total.
+    An utterance without a transcript stays as it is, and so does one in a language that the default aligner,
+    pocketsphinx, does not know. Word times are kept in the user's cache folder as they are found, and taken from there,
+    so that an alignment that was interrupted continues. `progress` is called after each utterance with the number done
+    and the total.
     """
-    missing = [(utterance, utterance.text) for utterance in corpus.utterances if utterance.text and not utterance.words]
+    chosen = aligner or PocketsphinxAligner()
+    untimed = [(utterance, utterance.text) for utterance in corpus.utterances if utterance.text and not utterance.words]
+    missing = [pair for pair in untimed if aligner is not None or chosen.aligns(pair[0].language)]
     aligned: dict[str, Utterance] = {}
-    problems, warnings = list(corpus.problems), list(corpus.cautions)
+    problems, warnings = list(corpus.problems), [*corpus.cautions, *_other_languages(untimed, len(missing))]
     with AlignmentCache(cache_folder()) as cache:
         for done, (utterance, text) in enumerate(missing, start=1):
             try:
-                alignment = _align_utterance(utterance, text, cache)
+                alignment = _align_utterance(utterance, text, chosen, cache)
             except StopwavError as error:
                 problems.append(Problem(utterance.id, str(error)))
             except MemoryError:
@@ -123,90 +67,47 @@ def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = N
             else:
                 aligned[utterance.id] = replace(utterance, words=alignment.words)
                 if alignment.guessed:
-                    warnings.append(_guess_warning(utterance.id, alignment.guessed))
+                    warnings.append(_guess_warning(utterance.id, alignment.guessed, chosen.guess))
             if progress is not None:
                 progress(done, len(missing))
     utterances = tuple(aligned.get(utterance.id, utterance) for utterance in corpus.utterances)
-    return replace(corpus, utterances=utterances, problems=tuple(problems), cautions=tuple(warnings))
+    name = chosen.name if aligned else corpus.aligner
+    # Once: the utterances of a budget are aligned in several batches.
+    cautions = tuple(dict.fromkeys(warnings))
+    return replace(corpus, utterances=utterances, problems=tuple(problems), cautions=cautions, aligner=name)
 
 
-def _align_utterance(utterance: Utterance, text: str, cache: AlignmentCache) -> AlignedWords:
+def _align_utterance(utterance: Utterance, text: str, aligner: Aligner, cache: AlignmentCache) -> AlignedWords:
     """Return the alignment from the cache, or else find and store it."""
     audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
-    words = normalise(text)
-    key = alignment_key(audio.pcm16(), words)
+    words = spoken_words(text, utterance.language)
+    if not words:
+        return AlignedWords(())
+    key = alignment_key(audio.pcm16(), words, aligner.identity)
     stored = cache.get(key, words)
     if stored is not None:
         return stored
-    alignment = align(audio, text)
+    alignment = aligner.align(audio, words)
     cache.put(key, alignment)
     return alignment
 
 
-@cache
-def _aligner() -> _Aligner:
-    """Return the only aligner of this process: loading its model takes longer than aligning a sentence."""
-    from pocketsphinx import Decoder  # costs 0.1 s, and most uses of the package align nothing
-
-    rate_hz = float(SAMPLE_RATE_HZ)
-    return _Aligner(Decoder(lm=None, samprate=rate_hz, silprob=SILENCE_PROBABILITY, loglevel="FATAL"))
-
-
-def _add_missing_words(aligner: _Aligner, words: list[str]) -> tuple[str, ...]:
-    """Add words that pocketsphinx's dictionary lacks, with a guess; return those of `words` that were guessed."""
-    for word in words:
-        if aligner.decoder.lookup_word(word) is None:
-            aligner.decoder.add_word(word, guess_pronunciation(word), True)
-            aligner.guessed.add(word)
-    return tuple(dict.fromkeys(word for word in words if word in aligner.guessed))
-
-
-def _word(segment: Any, duration_s: float) -> Word:
-    """Return a segment as a word within the audio; pocketsphinx calls other pronunciations `word(2)`."""
-    start_s = min(segment.start_frame * FRAME_S + BORDER_S, duration_s)
-    end_s = min((segment.end_frame + 1) * FRAME_S + BORDER_S, duration_s)
-    return Word(segment.word.partition("(")[0], round(start_s, 4), round(end_s, 4))
-
-
-def _guess_warning(utterance_id: str, guessed: tuple[str, ...]) -> Caution:
+def _other_languages(untimed: Sequence[tuple[Utterance, str]], aligned: int) -> list[Caution]:
+    """A warning where utterances stay without word times because nothing is known to align their language."""
+    if aligned == len(untimed):
+        return []
+    languages = sorted({utterance.language for utterance, _ in untimed if not is_english(utterance.language)})
     message = (
-        f"{utterance_id}: the pronunciation of {', '.join(guessed)} was guessed from its letters, so the word times "
-        "near it may be wrong; give exact ones in a CTM file (--words)"
+        f"pocketsphinx aligns English, and the corpus is in {', '.join(languages)}: without word times there is no "
+        "word latency; name a CTC model of the language with --aligner transformers:FOLDER-OR-HUB, or give the times "
+        "in a CTM file (--words)"
+    )
+    return [Caution("no-aligner", message)]
+
+
+def _guess_warning(utterance_id: str, guessed: tuple[str, ...], guess: str) -> Caution:
+    message = (
+        f"{utterance_id}: {guess.format(words=', '.join(guessed))}, so the word times near it may be wrong; give exact "
+        "ones in a CTM file (--words)"
     )
     return Caution("guessed-pronunciation", message)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def guess_pronunciation(word: str) -> str:
-    """Return phones of the CMU set for a word no dictionary has: crude, but good enough to find its time."""
-    plain = unicodedata.normalize("NFKD", word.lower())  # é as e and an accent, which is not a letter
-    letters = "".join(letter for letter in plain if letter.isalpha())
-    phones: list[str] = []
-    place = 0
-    while place < len(letters):
-        if _is_silent_e(letters, place):
-            break
-        size = next(
-            (size for size in (4, 3, 2) if letters[place : place + size] in _SOUNDS and place + size <= len(letters)), 1
-        )
-        piece = letters[place : place + size]
-        if size == 1 and _is_long(letters, place):
-            phones.append(_LONG_VOWELS[piece])
-        elif size > 1 or letters[place - 1 : place] != piece or piece in _VOWELS:  # a double consonant sounds once
-            phones.append(_SOUNDS.get(piece, _UNKNOWN))
-        place += size
-    return " ".join(phones) or _UNKNOWN
-
-
-def _is_silent_e(letters: str, place: int) -> bool:
-    """Whether this is the last letter of `cake`, though not of `the`."""
-    return letters[place:] == "e" and any(letter in _VOWELS for letter in letters[:place])
-
-
-def _is_long(letters: str, place: int) -> bool:
-    """Whether this is the `a` of `cake`: a vowel, a consonant, and a silent e."""
-    rest = letters[place + 1 :]
-    return letters[place] in _LONG_VOWELS and len(rest) == 2 and rest[0] not in _VOWELS and rest[1] == "e"

@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 VARIABLE = "STOPWAV_CACHE"
 FILE_NAME = "alignments.sqlite3"
 
-# To be raised whenever the aligner would find other times: what is stored under another version is not used.
-ALIGNER_VERSION = 1
-
 # Twice the word times of LibriSpeech's 281 thousand utterances. Beyond this the oldest quarter is dropped.
 LARGEST_BYTES = 500_000_000
 
@@ -40,7 +36,7 @@ LOCK_WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class AlignedWords:
-    """The words of an utterance with their times, and those whose pronunciation was guessed."""
+    """The words of an utterance with their times, and those of which the aligner had to guess something."""
 
     words: tuple[Word, ...]
     guessed: tuple[str, ...] = ()
@@ -57,21 +53,11 @@ def cache_folder() -> Path | None:
     return Path(home, ".cache", "stopwav") if os.path.isabs(home) else None
 
 
-def alignment_key(samples: NDArray[np.int16], words: Sequence[str]) -> str:
-    """Return what identifies an alignment: the audio, the words, and the version of what aligns them."""
-    digest = hashlib.sha256(json.dumps([ALIGNER_VERSION, _pocketsphinx_version(), list(words)]).encode())
+def alignment_key(samples: NDArray[np.int16], words: Sequence[str], aligner: Sequence[str | int]) -> str:
+    """Return what identifies an alignment: the audio, the words, and what aligns them with its version."""
+    digest = hashlib.sha256(json.dumps([*aligner, list(words)]).encode())
     digest.update(np.ascontiguousarray(samples).data)
     return digest.hexdigest()
-
-
-@cache
-def _pocketsphinx_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # slow to import
-
-    try:
-        return version("pocketsphinx")
-    except PackageNotFoundError:  # a copy that was not installed
-        return ""
 
 
 class AlignmentCache:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stopwav.errors import StopwavError
 from stopwav.speech import ctm, folder, kaldi, manifest
+from stopwav.speech.language import ENGLISH, checked_language
 from stopwav.speech.utterance import Corpus, Problem, Utterance, Word, no_file_reason
 
 __all__ = ["BUNDLED", "FORMATS", "Corpus", "Problem", "Utterance", "Word", "bundled_corpus", "load_corpus"]
@@ -21,9 +22,15 @@ FORMATS = (
 )
 
 
-def load_corpus(source: str | Path = BUNDLED, words: Path | None = None) -> Corpus:
-    """Load the corpus that `source` names, in any format, with the word times of the CTM file `words` if given."""
+def load_corpus(source: str | Path = BUNDLED, words: Path | None = None, language: str | None = None) -> Corpus:
+    """Load the corpus that `source` names, in any format, with the word times of the CTM file `words` if given.
+
+    `language` is that of all its utterances where it is given, whatever the corpus says.
+    """
     corpus = bundled_corpus() if source == BUNDLED else _read(Path(source))
+    if language:
+        code = checked_language(language)
+        corpus = replace(corpus, utterances=tuple(replace(each, language=code) for each in corpus.utterances))
     if not corpus.utterances:
         reasons = "".join(f"; {problem.where}: {problem.message}" for problem in corpus.problems[:1])
         count = f"{len(corpus.problems)} problem{'' if len(corpus.problems) == 1 else 's'}"
@@ -35,7 +42,9 @@ def bundled_corpus() -> Corpus:
     """Load the corpus that comes with stopwav: 24 synthetic utterances in three voices, with exact word times."""
     root = Path(__file__).parent / "data" / "corpus"
     corpus = folder.load_folder(root)
-    voices = tuple(replace(utterance, speaker=utterance.id.rpartition("-")[2]) for utterance in corpus.utterances)
+    voices = tuple(
+        replace(utterance, speaker=utterance.id.rpartition("-")[2], language=ENGLISH) for utterance in corpus.utterances
+    )
     corpus = replace(corpus, name=BUNDLED, utterances=voices)
     return ctm.attach(corpus, ctm.read(root / "words.ctm"), "words.ctm")
 

@@ -10,7 +10,8 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.speech.text import normalise
+from stopwav.speech.language import WITHOUT_SPACES
+from stopwav.speech.normaliser import spoken_words
 from stopwav.speech.utterance import LONGEST_S, Corpus, Problem, Utterance, Word, read_file
 
 # A word may end this much after its utterance does: segment ends and word times are rounded independently.
@@ -94,17 +95,21 @@ def _match(utterance: Utterance, words: Sequence[Word]) -> tuple[Word, ...] | st
     """Return the words in normalised spelling, one for each word of the transcript; or why they do not match it."""
     spelled = []
     for word in words:
-        spelling = normalise(word.text)
-        if len(spelling) > 1:
+        spelling = spoken_words(word.text, utterance.language)
+        if len(spelling) > 1 and utterance.language not in WITHOUT_SPACES:
             return f"{word.text!r} at {word.start_s:.3f} s counts as {len(spelling)} words; give each its own time"
-        if spelling:  # noise marks such as <sil> or [laugh] have no words
-            spelled.append(replace(word, text=spelling[0]))
-    expected = [word.text for word in spelled] if utterance.text is None else normalise(utterance.text)
+        # Noise marks such as <sil> or [laugh] have no words; the characters of a word share its time.
+        spelled += [replace(word, text=text) for text in spelling]
+    expected = [word.text for word in spelled] if utterance.text is None else _spoken(utterance)
     pairs = zip_longest(expected, (word.text for word in spelled), fillvalue="nothing more")
     for number, (spoken, timed) in enumerate(pairs, start=1):
         if spoken != timed:
             return f"word {number} is {timed!r} where the transcript has {spoken!r}"
     return _impossible_times(utterance, spelled) or tuple(spelled)
+
+
+def _spoken(utterance: Utterance) -> list[str]:
+    return spoken_words(utterance.text or "", utterance.language)
 
 
 def _impossible_times(utterance: Utterance, words: Sequence[Word]) -> str:

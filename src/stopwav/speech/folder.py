@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stopwav.errors import StopwavError
+from stopwav.speech.language import ENGLISH
 from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 # Of two files that differ in their suffix alone, the one with a usual suffix is used.
@@ -142,7 +143,10 @@ def _read_list(path: Path, audio: _AudioFiles, entries: list[tuple[str, Utteranc
                 Problem(audio.shown(other), f"id {one_line(name)} is {audio.shown(first)} already; rename one")
             )
         audio.used.update(candidates)
-        entries.append((line.where, Utterance(id_of(name), first, one_line(text), speaker=speaker)))
+        # A LibriSpeech tree is of English.
+        language = ENGLISH if speaker else ""
+        utterance = Utterance(id_of(name), first, one_line(text), speaker=speaker, language=language)
+        entries.append((line.where, utterance))
 
 
 def _librispeech_speaker(path: Path) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from stopwav.speech.events import TextChange, Trace
 from stopwav.speech.growing_text import GrowingText
 from stopwav.speech.matching import Matcher, matches
+from stopwav.speech.normaliser import STOPWAV, Normaliser
 from stopwav.speech.utterance import Word
 from stopwav.speech.waterfall import STAGES, earliest_chunk, remote_waterfalls, waterfalls
 
@@ -84,9 +85,9 @@ def reconstructed_lags(trace: Trace) -> list[float]:
     return lags
 
 
-def shown_texts(changes: Sequence[TextChange]) -> list[ShownText]:
+def shown_texts(changes: Sequence[TextChange], normaliser: Normaliser = STOPWAV) -> list[ShownText]:
     """Return the texts a listener saw, in order, each change once."""
-    text = GrowingText()
+    text = GrowingText(normaliser)
     texts: list[ShownText] = []
     for number, (chunk, kept, added) in enumerate(changes):
         count = len(text.words)

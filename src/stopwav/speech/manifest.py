@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from stopwav.errors import StopwavError
+from stopwav.speech.language import language_code
 from stopwav.speech.utterance import Corpus, Problem, Utterance, assemble, id_of, one_line, read_lines
+
+# The language of the speech, in the order in which NeMo's own tools prefer them.
+_LANGUAGE_KEYS = ("lang", "source_lang", "language")
 
 
 def is_manifest(path: Path) -> bool:
@@ -69,6 +73,7 @@ def _utterance(folder: Path, entry: Mapping[str, object]) -> Utterance | str:
         start_s=start_s,
         end_s=None if duration_s is None else start_s + duration_s,
         speaker=one_line(str(speaker)) if isinstance(speaker, str | int) else "",
+        language=next((language_code(str(entry[key])) for key in _LANGUAGE_KEYS if entry.get(key)), ""),
     )
 
 

@@ -64,6 +64,10 @@ _WORD = re.compile(r"[^\W\d_][^' ]*(?:'[^\W\d_][^' ]*)*")
 _SPELLED = re.compile(r"[0-9<>\[\]$%&]")
 _LETTERS = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalpha() and chr(code) not in "'`"})
 _LETTERS[ord("`")] = "'"
+# What becomes a bracket of a tag once it is normalised: a tag may go over spaces.
+_OPENING, _CLOSING = ("<＜﹤", "[［﹇"), (">＞﹥", "]］﹈")
+# Words of any language as they are written: letters with their marks and digits, with an apostrophe inside.
+_PLAIN_WORD = re.compile(r"[^' ]+(?:'[^' ]+)*")
 
 
 def normalise(text: str) -> list[str]:
@@ -77,6 +81,36 @@ def normalise(text: str) -> list[str]:
     text = _PLAIN.sub(_spell_number, text)
     text = text.replace("%", " percent ").replace("&", " and ")
     return _WORD.findall("".join(map(_word_character, text)))
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of a text in any language, in lower case and without punctuation; nothing is spelled out."""
+    text = _TAG.sub(" ", _fold(text))
+    return _PLAIN_WORD.findall("".join(char if char.isdecimal() else _word_character(char) for char in text))
+
+
+def stopwav_cut(text: str, end: int) -> tuple[int, int] | None:
+    """Return the last space before `end` at which the words before do not depend on what follows; None without any.
+
+    The word before it is letters alone, so that it is no number or sign of money that goes on. What follows begins with
+    a letter of ASCII, so that it is no mark that joins what is before: so far the cut rests on what follows, which is
+    the second value. No tag is open.
+    """
+    cut = text.rfind(" ", 0, end)
+    while cut > 0:
+        word = text[text.rfind(" ", 0, cut) + 1 : cut].strip(".,;:!?'\"-")
+        after = text[cut + 1 : cut + 2]
+        if word.isalpha() and after.isascii() and after.isalpha() and not _tag_is_open(text, cut):
+            return cut, cut + 2
+        cut = text.rfind(" ", 0, cut)
+    return None
+
+
+def _tag_is_open(text: str, end: int) -> bool:
+    return any(
+        max(text.rfind(sign, 0, end) for sign in opening) > max(text.rfind(sign, 0, end) for sign in closing)
+        for opening, closing in zip(_OPENING, _CLOSING, strict=True)
+    )
 
 
 def _fold(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stopwav.errors import Caution, StopwavError
-from stopwav.speech.text import normalise
+from stopwav.speech.normaliser import STOPWAV, Normaliser, spoken_words
 
 # Four hours: longer than any meeting, call or chapter of a corpus, and 0.9 GB of samples at 16 kHz. A few hundred
 # kilobytes of FLAC can hold days of silence, which no memory does.
@@ -41,6 +41,11 @@ class Utterance:
     end_s: float | None = None
     words: tuple[Word, ...] = ()
     speaker: str = ""
+    # The code of its language, such as `de`; "" where it is not known.
+    language: str = ""
+    # By which its text is compared. The words are in its spelling once the utterance is in a run, and before that as
+    # they are spoken.
+    normaliser: Normaliser = STOPWAV
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,13 @@ class Corpus:
     utterances: tuple[Utterance, ...]
     problems: tuple[Problem, ...] = ()
     cautions: tuple[Caution, ...] = ()
+    # What found the word times, with its version; "" where nothing had to.
+    aligner: str = ""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that are spoken in it, as far as they are known."""
+        return tuple(sorted({utterance.language for utterance in self.utterances} - {""}))
 
     @property
     def digest(self) -> str:
@@ -92,7 +104,7 @@ def assemble(name: str, entries: Iterable[tuple[str, Utterance]], problems: Iter
         elif utterance.end_s is not None and utterance.end_s - utterance.start_s > LONGEST_S:
             refused.append(Problem(where, too_long(utterance.end_s - utterance.start_s)))
         else:
-            spoken = normalise(utterance.text or "")
+            spoken = spoken_words(utterance.text or "", utterance.language)
             utterances[utterance.id] = utterance if spoken else replace(utterance, text=None)
     return Corpus(name, tuple(utterances[name] for name in sorted(utterances)), tuple(refused))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stopwav.speech.text import normalise
+from stopwav.speech.normaliser import STOPWAV, Normaliser
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class ErrorCount:
 class CharacterErrorCount:
     """Character errors against `characters` reference characters. Counts add, and cannot be averaged, as word errors.
 
-    The characters are those of the normalised words with one space between two words; that space counts as well.
+    The characters are those of the normalised words with one space between two words; that space counts as well. Of a
+    language that is written without spaces, none counts.
     """
 
     errors: int = 0
@@ -69,17 +70,19 @@ class CharacterErrorCount:
         return self.errors / self.characters if self.characters else None
 
 
-def count_character_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> CharacterErrorCount:
+def count_character_errors(
+    ref_words: Sequence[str], hyp_words: Sequence[str], separator: str = " "
+) -> CharacterErrorCount:
     """Count the fewest substitutions, deletions and insertions of characters in normalised words."""
     from rapidfuzz.distance import Levenshtein  # as below
 
-    ref, hyp = " ".join(ref_words), " ".join(hyp_words)
+    ref, hyp = separator.join(ref_words), separator.join(hyp_words)
     return CharacterErrorCount(Levenshtein.distance(ref, hyp), len(ref))
 
 
-def count_errors(reference: str, hypothesis: str) -> ErrorCount:
+def count_errors(reference: str, hypothesis: str, normaliser: Normaliser = STOPWAV) -> ErrorCount:
     """Count the word errors of `hypothesis` after both texts are normalised."""
-    return count_word_errors(normalise(reference), normalise(hypothesis))
+    return count_word_errors(normaliser.words(reference), normaliser.words(hypothesis))
 
 
 def count_word_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> ErrorCount:

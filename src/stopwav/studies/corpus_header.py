@@ -13,6 +13,8 @@ from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, Header
 from stopwav.speech.corpus import Corpus, Utterance, Word
+from stopwav.speech.normaliser import Normaliser, stored_normaliser
+from stopwav.speech.word_times import timed_words
 from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
 
 # The key that says what the digest of a corpus is of: the whole corpus, whatever was drawn of it and in which order.
@@ -50,9 +52,19 @@ class StoredCorpus(StoredFields):
 
     name: str = ""
     digest: str = ""
+    languages: StoredList[str] = Field(default=[])
+    aligner: str = ""
     problems: StoredList[StoredProblem] = Field(default=[])
     cautions: StoredList[StoredWarning] = Field(default=[])
     utterances: StoredList[StoredUtterance] = Field(default=[])
+
+
+class StoredNormaliser(StoredFields):
+    """The normaliser in the header of a run; the other studies have none."""
+
+    name: str = ""
+    version: str | int = ""
+    by_character: bool = False
 
 
 class StoredMachine(StoredFields):
@@ -74,6 +86,7 @@ def check_header(header: Header) -> None:
     for warning in header.warnings:
         header_fields(StoredWarning, warning, "warnings")
     header_fields(StoredMachine, header.machine, "machine")
+    header_fields(StoredNormaliser, header.normaliser, "normaliser")
     corpus = header_fields(StoredCorpus, header.corpus, "corpus")
     seen: set[str] = set()
     for number, utterance in enumerate(corpus.utterances):
@@ -98,32 +111,43 @@ def engine_names(engines: list[str]) -> list[str]:
     return names
 
 
-def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance]) -> dict[str, Any]:
-    """Return the corpus as a header holds it: the digest is of all its utterances, and those of the run are listed."""
+def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance], normaliser: Normaliser) -> dict[str, Any]:
+    """Return the corpus as a header holds it: the digest is of all its utterances, and those of the run are listed.
+
+    Their words are those that the run's normaliser makes of the text.
+    """
     return {
         "name": corpus.name,
         "digest": corpus.digest,
         DIGEST_OF: "corpus",
+        "languages": list(corpus.languages),
+        **({"aligner": corpus.aligner} if corpus.aligner else {}),
         "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
         "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
-        "utterances": [_utterance_to_json(utterance) for utterance in utterances],
+        "utterances": [_utterance_to_json(utterance, normaliser) for utterance in utterances],
     }
 
 
-def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+def _utterance_to_json(utterance: Utterance, normaliser: Normaliser) -> dict[str, Any]:
     """The utterance as the header of a run holds it."""
+    words = timed_words(utterance.words, utterance.text or "", normaliser)
     return {
         "id": utterance.id,
         "path": str(utterance.path),
         "start_s": utterance.start_s,
         "end_s": utterance.end_s,
         "text": utterance.text,
-        "words": [[word.text, word.start_s, word.end_s] for word in utterance.words],
+        "words": [[word.text, word.start_s, word.end_s] for word in words],
     }
 
 
-def utterance_from_json(fields: dict[str, Any]) -> Utterance:
-    """Return the utterance that the header of a run holds."""
+def header_utterances(header: Header) -> list[Utterance]:
+    """Return the utterances that the header of a run holds, to be compared after the normaliser of that run."""
+    normaliser = stored_normaliser(header.normaliser)
+    return [_utterance(fields, normaliser) for fields in header.corpus["utterances"]]
+
+
+def _utterance(fields: dict[str, Any], normaliser: Normaliser) -> Utterance:
     return Utterance(
         id=fields["id"],
         # In full: the process of an engine may be in another folder by the time it reads the file.
@@ -132,6 +156,7 @@ def utterance_from_json(fields: dict[str, Any]) -> Utterance:
         start_s=fields["start_s"],
         end_s=fields["end_s"],
         words=tuple(Word(*word) for word in fields["words"]),
+        normaliser=normaliser,
     )
 
 

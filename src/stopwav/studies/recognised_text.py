@@ -10,7 +10,6 @@ from typing import Any
 
 from stopwav.report.document import Block, Cell, Column, Detail, Note, Row, Section, Table
 from stopwav.report.text import DASH, counted
-from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 
@@ -89,8 +88,9 @@ def recognised_texts(name: str, attempts: Iterable[Attempt], *, untrained: bool)
 def _counts(attempt: Attempt, reference: str, text: str) -> tuple[ErrorCount, CharacterErrorCount]:
     if attempt.errors is not None and attempt.characters is not None:
         return attempt.errors, attempt.characters
-    words = normalise(reference), normalise(text)
-    return count_word_errors(*words), count_character_errors(*words)
+    rules = attempt.utterance.normaliser
+    words = rules.words(reference), rules.words(text)
+    return count_word_errors(*words), count_character_errors(*words, rules.separator)
 
 
 def text_blocks(texts: Sequence[RecognisedText] | None, detail: Detail) -> Iterator[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def open_record(
     launcher = machine_launcher()
     if launcher is not None and launcher.run_file is not None:  # its machine was lost: this goes on with the same file
         return _opened(spec, Record.resume(launcher.run_file), launcher)
-    record = _resumed(study, spec, same or (lambda other: other.spec == spec.stored()), append) if spec.resume else None
+    record = _resumed(study, spec, same or partial(_has_settings, spec), append) if spec.resume else None
     if record is None:
         if reason := closed_reason(spec.save):  # now: a header may take hours, in which a corpus is aligned
             raise StopwavError(
@@ -85,6 +86,12 @@ def _resumed(study: str, spec: StudySpec, same: Callable[[Header], bool], append
     # With more time than it has spent, it is complete once that is spent too.
     resumed.complete = resumed.complete and not more_time
     return resumed
+
+
+def _has_settings(spec: StudySpec, other: Header) -> bool:
+    """Whether a run has these settings; one that its version did not know yet was not set."""
+    stored = spec.stored()
+    return {**dict.fromkeys(stored), **other.spec} == stored
 
 
 def _is_run_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:

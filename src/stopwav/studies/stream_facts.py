@@ -24,7 +24,6 @@ from stopwav.speech.latency import (
     unstable_words,
 )
 from stopwav.speech.stored_trace import TraceLists
-from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 
@@ -69,13 +68,14 @@ class StreamFacts(NamedTuple):
 
 def text_facts(lists: TraceLists, utterance: Utterance) -> TextFacts:
     """Return what the texts of a stream say of an utterance."""
-    texts = shown_texts(lists.texts)
+    texts = shown_texts(lists.texts, utterance.normaliser)
     matched = match_words(lists.due_s, utterance.words, texts)
     final = final_words(texts)
     errors, characters = None, None
     if utterance.text is not None:
-        words = normalise(utterance.text), final
-        errors, characters = count_word_errors(*words), count_character_errors(*words)
+        words = utterance.normaliser.words(utterance.text), final
+        errors = count_word_errors(*words)
+        characters = count_character_errors(*words, utterance.normaliser.separator)
     # A text that is not there is the last of these.
     numbers = [*(text.number for text in texts), -1]
     return TextFacts(

@@ -15,7 +15,7 @@ import stopwav
 from stopwav.record import Record, Result
 from stopwav.speech.latency import shown_texts, word_delays
 from stopwav.speech.waterfall import WATERFALL
-from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.corpus_header import header_utterances
 from stopwav.studies.latency.pairs import engine_verdicts
 from stopwav.studies.latency.stream_table import read_trace
 
@@ -34,7 +34,7 @@ def latencies_s(record: Record) -> dict[str, float | None]:
     """The latency of each word of the first stream."""
     piece = next(piece for piece in record.pieces if piece.key[0] == "stream")
     assert piece.status == "ok", piece.message
-    (utterance,) = (u for u in map(utterance_from_json, record.header.corpus["utterances"]) if u.id == piece.key[3])
+    (utterance,) = (u for u in header_utterances(record.header) if u.id == piece.key[3])
     trace = read_trace(piece)
     return {delay.word.text: delay.latency_s for delay in word_delays(trace, utterance.words, shown_texts(trace.texts))}
 
@@ -43,7 +43,7 @@ def test_word_latencies_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> No
     corpus = tiny_corpus(count=1)
     with serving(ScriptedDeepgram(REPLIES)) as server:
         record = run(server, corpus, tmp_path)
-    words = utterance_from_json(record.header.corpus["utterances"][0]).words
+    words = header_utterances(record.header)[0].words
     # The third chunk is due at 0.3 s, the end at 0.5 s.
     wanted = {words[0].text: 0.3 + 0.03 - words[0].end_s, words[1].text: 0.5 + 0.02 - words[1].end_s}
     result = only(record)
@@ -78,7 +78,7 @@ def test_every_word_latency_is_within_one_percent_and_5_ms(tiny_corpus: MakeCorp
     while error_s > 0.005 and attempt < 3:
         with serving(ScriptedDeepgram(replies)) as server:
             record = run(server, corpus, tmp_path / str(attempt))
-        words = utterance_from_json(record.header.corpus["utterances"][0]).words
+        words = header_utterances(record.header)[0].words
         wanted = {words[0].text: 0.6 + first - words[0].end_s, words[1].text: 1.0 + second - words[1].end_s}
         measured = latencies_s(record)
         error_s = max(abs((measured[word] or 9.0) - wanted[word]) - 0.01 * abs(wanted[word]) for word in wanted)

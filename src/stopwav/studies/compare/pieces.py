@@ -14,10 +14,9 @@ from stopwav.measure.rounds import Measurement, Round
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
-from stopwav.speech.text import normalise
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.budget import SPENT
-from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.corpus_header import header_utterances
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 METERS: list[str | int] = ["meters"]
@@ -177,7 +176,7 @@ def _engine_of(piece: Piece) -> str:
 
 
 def _utterances(record: Record) -> dict[str, Utterance]:
-    return {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+    return {utterance.id: utterance for utterance in header_utterances(record.header)}
 
 
 def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
@@ -185,7 +184,8 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
     for piece in good:
         if piece.key[0] == "sample":
             utterance, text = utterances[piece.data["id"]], piece.data["text"]
-            words = None if utterance.text is None else (normalise(utterance.text), normalise(text))
+            rules = utterance.normaliser
+            words = None if utterance.text is None else (rules.words(utterance.text), rules.words(text))
             yield Sample(
                 round=int(piece.key[1]),
                 place=int(piece.key[3]),
@@ -194,7 +194,7 @@ def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
                 audio_s=piece.data["audio_s"],
                 text=text,
                 errors=None if words is None else count_word_errors(*words),
-                characters=None if words is None else count_character_errors(*words),
+                characters=None if words is None else count_character_errors(*words, rules.separator),
                 emitted_tokens=piece.data["emitted_tokens"],
                 machine=piece.machine,
             )

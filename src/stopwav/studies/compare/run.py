@@ -23,6 +23,7 @@ from stopwav.studies.compare.schedule import next_index, next_work, planned_work
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.compare.stored_pieces import missing_keys
 from stopwav.studies.corpus_header import corpus_to_json, engine_names
+from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.forecast import ASSUMED_LOAD_S
 from stopwav.studies.piece_kinds import finish_run, first_missing
@@ -74,19 +75,19 @@ def _check(spec: CompareSpec) -> None:
 
 
 def _header(spec: CompareSpec) -> Header:
-    from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
     from stopwav.studies.engine_check import check_engines
 
     if spec.meter_csv is not None:
         check_meter_log(Path(spec.meter_csv))
-    corpus = load_corpus(spec.corpus)
+    corpus = load_corpus(spec.corpus, language=spec.language)
+    normaliser = run_normaliser(spec.normaliser, corpus)
     inputs = draw_inputs(corpus.utterances, spec.samples, spec.seed)
     return make_header(
         "compare",
         spec,
-        normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
+        normaliser=normaliser.to_json(),
         corpus={
-            **corpus_to_json(corpus, {utterance.id: utterance for utterance in inputs}.values()),
+            **corpus_to_json(corpus, {utterance.id: utterance for utterance in inputs}.values(), normaliser),
             # In the order in which they are transcribed, some several times where the corpus has fewer.
             "inputs": [utterance.id for utterance in inputs],
         },

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from stopwav.measure.plan import COMPARISON, Plan
 from stopwav.speech.corpus import BUNDLED
 from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.corpus_settings import LanguageSetting, NormaliserSetting
 from stopwav.studies.spec import Option, PythonOnly, SharingMachines
 
 # Seconds 1 to 16, doubling: the lengths over which published comparisons of recognisers plot their curves.
@@ -44,6 +45,8 @@ class CompareSpec(BudgetedSpec):
             "manifest, a Kaldi folder."
         ),
     ] = BUNDLED
+    language: LanguageSetting = None
+    normaliser: NormaliserSetting = None
     energy: Annotated[bool, Option("Measure joules and watts at each length, by whatever meter is found.")] = False
     energy_time_s: Annotated[
         float,

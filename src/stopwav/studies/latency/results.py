@@ -11,7 +11,7 @@ from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
 from stopwav.stats import Estimate, nearest_rank
 from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
-from stopwav.studies.corpus_header import failed_utterances, header_warnings, utterance_from_json
+from stopwav.studies.corpus_header import failed_utterances, header_utterances, header_warnings
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
 from stopwav.studies.latency.stream_table import stream_tables
@@ -47,7 +47,7 @@ def latency_results(record: Record) -> list[Result]:
 def latency_texts(run: StudyRun) -> list[RecognisedText]:
     """Return the final text of every stream."""
     record = run.record
-    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+    utterances = {utterance.id: utterance for utterance in header_utterances(record.header)}
     texts = []
     for name, table in stream_tables(record).items():
         pieces = engine_pieces(record, name)

@@ -11,7 +11,8 @@ from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import SWEEP_SHARE, Budget, is_finished, open_budget, store_spent
-from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
+from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, header_utterances
+from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.opening import Opening
@@ -51,8 +52,9 @@ def latency(spec: LatencySpec) -> Record:
 
 
 def _is_same(spec: LatencySpec, other: Header) -> bool:
-    """Whether a run is of this spec; the oldest runs have no key for settings to try, and none for streams."""
-    return {"knobs": None, "streams": 1, **other.spec} == spec.stored()
+    """Whether a run is of this spec; older runs have no key for settings to try, streams, and the kind of text."""
+    older = {"knobs": None, "streams": 1, "normaliser": None, "language": None, "aligner": None}
+    return {**older, **other.spec} == spec.stored()
 
 
 def _bounded(spec: LatencySpec) -> LatencySpec:
@@ -61,7 +63,6 @@ def _bounded(spec: LatencySpec) -> LatencySpec:
 
 
 def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
-    from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
     from stopwav.studies.engine_check import check_engines
 
     spec.report("checking engines", 0, 1)
@@ -74,12 +75,13 @@ def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
         corpus = choose_utterances(spec, drawn, stream_cost(spec, opening.engines.values()), budget)
     else:
         corpus = aligned(spec, drawn)
+    normaliser = run_normaliser(spec.normaliser, drawn)
     return make_header(
         "latency",
         spec,
-        normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
+        normaliser=normaliser.to_json(),
         # Runs of one corpus have one digest, whatever was drawn of it, and however many a budget had time for.
-        corpus={**corpus_to_json(corpus, corpus.utterances), "digest": digest},
+        corpus={**corpus_to_json(corpus, corpus.utterances, normaliser), "digest": digest},
         digests={
             **engine_digests(spec.engines, inspections),
             **audio_digests(corpus.utterances, spec.progress),
@@ -132,7 +134,7 @@ class _Round:
 
     def take(self) -> None:
         """Stream what is not in the record yet, and measure memory."""
-        utterances = [utterance_from_json(fields) for fields in self._record.header.corpus["utterances"]]
+        utterances = header_utterances(self._record.header)
         longest = max(utterances, key=duration_s)
         done, total = 0, len(self._engines) * (len(utterances) + 1)
         fixed = self._spec.rounds

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from stopwav.engines.ctc_aligner import make_aligner
 from stopwav.speech.align import align_corpus
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus, Utterance
@@ -60,7 +61,8 @@ def stream_cost(spec: LatencySpec, engines: Iterable[OpenedEngine]) -> StreamCos
 
 def draw(spec: LatencySpec) -> tuple[Corpus, str]:
     """Return the corpus in an order drawn by seed, cut to the limit, and the digest of all of it."""
-    corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
+    words = None if spec.words is None else Path(spec.words)
+    corpus = load_corpus(spec.corpus, words, spec.language)
     # Drawn over the whole corpus: the first N of a sorted one are all alike.
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)
@@ -69,7 +71,7 @@ def draw(spec: LatencySpec) -> tuple[Corpus, str]:
 
 def aligned(spec: LatencySpec, corpus: Corpus) -> Corpus:
     """Return the corpus with the times of its words, where they can be found."""
-    return align_corpus(corpus, progress=partial(spec.report, "aligning words"))
+    return align_corpus(corpus, partial(spec.report, "aligning words"), make_aligner(spec.aligner))
 
 
 def choose_utterances(spec: LatencySpec, drawn: Corpus, cost: StreamCost, budget: Budget) -> Corpus:

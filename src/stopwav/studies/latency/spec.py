@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from stopwav.measure.clock import Pace
 from stopwav.servers.registry import is_server
 from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.corpus_settings import AlignerSetting, LanguageSetting, NormaliserSetting
 from stopwav.studies.spec import Option, SharingMachines
 
 
@@ -36,6 +37,9 @@ class LatencySpec(BudgetedSpec):
         ),
     ] = "bundled"
     words: Annotated[str | None, Option("CTM file with the time of every word; default: found by alignment.")] = None
+    aligner: AlignerSetting = None
+    language: LanguageSetting = None
+    normaliser: NormaliserSetting = None
     chunk_ms: Annotated[float | None, Option("Milliseconds of audio per push; default: what the engine asks for.")] = (
         Field(default=None, gt=0)
     )

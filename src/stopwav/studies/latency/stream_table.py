@@ -11,7 +11,7 @@ from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.events import Trace
 from stopwav.speech.stored_trace import trace_from_json, trace_lists
-from stopwav.studies.corpus_header import engine_names, utterance_from_json
+from stopwav.studies.corpus_header import engine_names, header_utterances
 from stopwav.studies.stream_table import StreamFaultError, StreamTable, StreamTableBuilder
 
 _TABLES: WeakKeyDictionary[Record, tuple[int, dict[str, StreamTable]]] = WeakKeyDictionary()
@@ -43,7 +43,7 @@ def _naming(piece: Piece) -> Iterator[None]:
 
 
 def _read_tables(record: Record) -> dict[str, StreamTable]:
-    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    utterances = header_utterances(record.header)
     hashes = [hash(utterance) for utterance in utterances]
     positions = {utterance.id: position for position, utterance in enumerate(utterances)}
     builders = {name: StreamTableBuilder(utterances, hashes) for name in engine_names(record.header.spec["engines"])}

@@ -15,7 +15,7 @@ from stopwav.record import Record
 from stopwav.speech.audio import load
 from stopwav.speech.events import Trace
 from stopwav.speech.utterance import Utterance
-from stopwav.studies.corpus_header import duration_s, utterance_from_json
+from stopwav.studies.corpus_header import duration_s, header_utterances
 from stopwav.studies.latency.stream_table import read_trace
 from stopwav.studies.stream_table import StreamTable
 
@@ -42,7 +42,7 @@ def timelines(
 
     A timeline shows of each engine the first round that completed, or else how it failed.
     """
-    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+    utterances = {utterance.id: utterance for utterance in header_utterances(record.header)}
     first: dict[str, dict[str, Piece]] = {name: {} for name in tables}
     failed: dict[str, dict[str, Piece]] = {name: {} for name in tables}
     for name in tables:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from stopwav.engines.ctc_aligner import make_aligner
 from stopwav.errors import StopwavError
 from stopwav.speech.align import align_corpus
 from stopwav.speech.corpus import load_corpus
@@ -24,7 +25,8 @@ LONGEST_SHARE = 0.1
 
 def choose_utterances(spec: LoadSpec) -> tuple[Corpus, str]:
     """Return the utterances of a run with the times of their words, and the digest of the corpus they are from."""
-    corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
+    words = None if spec.words is None else Path(spec.words)
+    corpus = load_corpus(spec.corpus, words, spec.language)
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)
     longest_s = LONGEST_SHARE * spec.total_s
@@ -36,7 +38,8 @@ def choose_utterances(spec: LoadSpec) -> tuple[Corpus, str]:
             f"give a --budget of {shortest_s / LONGEST_SHARE / 60:.0f}min, or cut the audio into utterances"
         )
     kept = chosen[: min(spec.limit or MOST_UTTERANCES, MOST_UTTERANCES)]
-    aligned = align_corpus(replace(corpus, utterances=tuple(kept)), progress=partial(spec.report, "aligning words"))
+    progress, aligner = partial(spec.report, "aligning words"), make_aligner(spec.aligner)
+    aligned = align_corpus(replace(corpus, utterances=tuple(kept)), progress, aligner)
     if len(kept) < len(drawn):
         spec.say(f"{len(kept)} of {len(drawn)} utterances, each spoken again and again; all levels have the same")
     return aligned, corpus.digest

@@ -15,7 +15,7 @@ from stopwav.speech.events import Floats
 from stopwav.speech.stored_trace import trace_lists
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import nearest_rank
-from stopwav.studies.corpus_header import utterance_from_json
+from stopwav.studies.corpus_header import header_utterances
 from stopwav.studies.stored_fields import WrongValue
 from stopwav.studies.stream_table import StreamFaultError, StreamTable, StreamTableBuilder
 
@@ -126,7 +126,7 @@ def _level_of(utterances: Sequence[Utterance], streams: int, rounds: Mapping[int
 
 
 def _read(record: Record) -> dict[LevelKey, LevelTable]:
-    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    utterances = header_utterances(record.header)
     tables = {}
     for key, pieces in level_pieces(record).items():
         completed = {int(piece.key[1]): piece for piece in pieces if piece.status == "ok"}

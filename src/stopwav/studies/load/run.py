@@ -13,7 +13,8 @@ from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
 from stopwav.speech.utterance import Corpus, Utterance
 from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
-from stopwav.studies.corpus_header import corpus_to_json, duration_s, utterance_from_json
+from stopwav.studies.corpus_header import corpus_to_json, duration_s, header_utterances
+from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.load.corpus import choose_utterances
 from stopwav.studies.load.judgement import judge
@@ -53,7 +54,6 @@ def load(spec: LoadSpec) -> Record:
 
 
 def _header(spec: LoadSpec) -> Header:
-    from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
     from stopwav.studies.engine_check import check_engines
 
     spec.report("checking targets", 0, 1)
@@ -61,11 +61,12 @@ def _header(spec: LoadSpec) -> Header:
     spec.report("checking targets", 1, 1)
     corpus, digest = choose_utterances(spec)
     _check_transcripts(spec, corpus)
+    normaliser = run_normaliser(spec.normaliser, corpus)
     return make_header(
         "load",
         spec,
-        normaliser={"name": NORMALISER, "version": NORMALISER_VERSION},
-        corpus={**corpus_to_json(corpus, corpus.utterances), "digest": digest},
+        normaliser=normaliser.to_json(),
+        corpus={**corpus_to_json(corpus, corpus.utterances, normaliser), "digest": digest},
         digests={
             **engine_digests(spec.targets, inspections),
             **audio_digests(corpus.utterances, spec.progress),
@@ -86,7 +87,7 @@ def _check_transcripts(spec: LoadSpec, corpus: Corpus) -> None:
 
 
 def _measure(spec: LoadSpec, record: Record, budget: Budget) -> None:
-    utterances = [utterance_from_json(fields) for fields in record.header.corpus["utterances"]]
+    utterances = header_utterances(record.header)
     kind = VirtualTarget if spec.pace == "virtual" else Target
     with ExitStack() as stack:
         targets = {name: kind(name, spec, utterances) for name in spec.targets}

@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from stopwav.errors import StopwavError
 from stopwav.servers.registry import is_server
 from stopwav.studies.budget import BudgetedSpec, parse_time
+from stopwav.studies.corpus_settings import AlignerSetting, LanguageSetting, NormaliserSetting
 from stopwav.studies.load.objective import DEFAULT, Objective, parse_objective
 from stopwav.studies.load.schedule import Arrivals
 from stopwav.studies.load.search import MOST_STREAMS
@@ -94,6 +95,9 @@ class LoadSpec(BudgetedSpec):
         ),
     ] = "bundled"
     words: Annotated[str | None, Option("CTM file with the time of every word; default: found by alignment.")] = None
+    aligner: AlignerSetting = None
+    language: LanguageSetting = None
+    normaliser: NormaliserSetting = None
     chunk_ms: Annotated[float | None, Option("Milliseconds of audio per message; default: 100, or the engine's.")] = (
         Field(default=None, gt=0)
     )
