@@ -16,7 +16,8 @@ import pytest
 from stopwav.speech import align as align_module
 from stopwav.speech import alignment_cache
 from stopwav.speech.align import align_corpus
-from stopwav.speech.alignment_cache import FILE_NAME, AlignedWords, AlignmentCache, cache_folder
+from stopwav.speech.alignment_cache import FILE_NAME, AlignedWords, AlignmentCache
+from stopwav.speech.cache_folder import cache_folder
 from stopwav.speech.corpus import Corpus, Word, bundled_corpus
 
 WORDS = AlignedWords((Word("a", 0.1, 0.25), Word("b", 0.25, 1 / 3)), ("b",))

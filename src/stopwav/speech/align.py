@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.errors import Caution, StopwavError
-from stopwav.speech.alignment_cache import AlignedWords, AlignmentCache, alignment_key, cache_folder
-from stopwav.speech.audio import Audio, load
+from stopwav.speech.alignment_cache import AlignedWords, AlignmentCache, alignment_key
+from stopwav.speech.audio import Audio, load_utterance
+from stopwav.speech.cache_folder import cache_folder
 from stopwav.speech.text import normalise
 from stopwav.speech.utterance import Corpus, Problem, Utterance, Word
 
@@ -132,7 +133,7 @@ def align_corpus(corpus: Corpus, progress: Callable[[int, int], None] | None = N
 
 def _align_utterance(utterance: Utterance, text: str, cache: AlignmentCache) -> AlignedWords:
     """Return the alignment from the cache, or else find and store it."""
-    audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
+    audio = load_utterance(utterance, SAMPLE_RATE_HZ)
     words = normalise(text)
     key = alignment_key(audio.pcm16(), words)
     stored = cache.get(key, words)

@@ -12,8 +12,8 @@ from pydantic import Field
 from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, Header
-from stopwav.speech.corpus import Corpus, Utterance, Word
-from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
+from stopwav.speech.utterance import ByteRange, Corpus, Utterance, Word
+from stopwav.studies.stored_fields import Bytes, Count, Seconds, StoredFields, StoredList, WrongValue, header_fields
 
 
 class StoredUtterance(StoredFields):
@@ -25,6 +25,8 @@ class StoredUtterance(StoredFields):
     end_s: Seconds | None
     text: str | None
     words: StoredList[Annotated[StoredList[str | Seconds], Field(min_length=3, max_length=3)]]
+    channel: Count | None = None
+    byte_range: Annotated[StoredList[Count], Field(min_length=2, max_length=2)] | None = None
 
 
 class StoredProblem(StoredFields):
@@ -106,7 +108,10 @@ def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance]) -> dict[str,
 
 
 def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
-    """The utterance as the header of a run holds it."""
+    """The utterance as the header of a run holds it; few have a channel or are in an archive."""
+    channel = {} if utterance.channel is None else {"channel": utterance.channel}
+    part = utterance.byte_range
+    byte_range = {} if part is None else {"byte_range": [part.start, part.size]}
     return {
         "id": utterance.id,
         "path": str(utterance.path),
@@ -114,6 +119,8 @@ def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
         "end_s": utterance.end_s,
         "text": utterance.text,
         "words": [[word.text, word.start_s, word.end_s] for word in utterance.words],
+        **channel,
+        **byte_range,
     }
 
 
@@ -127,6 +134,8 @@ def utterance_from_json(fields: dict[str, Any]) -> Utterance:
         start_s=fields["start_s"],
         end_s=fields["end_s"],
         words=tuple(Word(*word) for word in fields["words"]),
+        channel=fields.get("channel"),
+        byte_range=ByteRange(*fields["byte_range"]) if fields.get("byte_range") else None,
     )
 
 
@@ -166,15 +175,3 @@ def first_names(names: Sequence[str], most: int = 3) -> str:
     """Return the first few of many names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def duration_s(utterance: Utterance) -> float:
-    """Return how long the utterance lasts; 0 where the file cannot be read, which the engine's process will report."""
-    import soundfile
-
-    if utterance.end_s is not None:
-        return utterance.end_s - utterance.start_s
-    try:
-        return float(soundfile.info(utterance.path).duration) - utterance.start_s
-    except (OSError, RuntimeError):
-        return 0.0

@@ -1,4 +1,4 @@
-"""A Kaldi data folder: wav.scp, with text, segments and utt2spk where it has them."""
+"""A Kaldi data folder: wav.scp, with text, segments, utt2spk and utt2lang where it has them."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def load_kaldi(folder: Path) -> Corpus:
     recordings = _table(folder / "wav.scp", problems)
     texts = _table(folder / "text", problems)
     speakers = _table(folder / "utt2spk", problems)
+    languages = _table(folder / "utt2lang", problems)
     if os.path.lexists(folder / "segments"):  # one that cannot be read must not make whole recordings of its segments
         parts = _segments(_table(folder / "segments", problems), problems)
     else:
@@ -43,8 +44,9 @@ def load_kaldi(folder: Path) -> Corpus:
             continue
         part = parts[name]
         text = one_line(texts[name].text) if name in texts else None
-        speaker = one_line(speakers[name].text) if name in speakers else ""
-        entries.append((where, Utterance(id_of(name), path, text, part.start_s, part.end_s, speaker=speaker)))
+        speaker, language = (one_line(of[name].text) if name in of else "" for of in (speakers, languages))
+        utterance = Utterance(id_of(name), path, text, part.start_s, part.end_s, speaker=speaker, language=language)
+        entries.append((where, utterance))
     return assemble(folder.resolve().name, entries, problems)
 
 
