@@ -12,6 +12,7 @@
     stopwav.load(["pocketsphinx"])      # how many streams it carries, under an objective
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.step("conformer-transducer")         # where a training step goes, module by module
+    stopwav.corpus("recordings/")                # what is in a corpus, before anything is measured
     stopwav.serve("moonshine")                   # an engine behind four protocols, until Ctrl-C
     stopwav.run("plan.yaml")                     # the studies that a file describes
     stopwav.gate_race("base.py:Mine", "change.py:Mine")   # is a change worse? Both take turns in one run
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from stopwav.stats import Estimate, Verdict
     from stopwav.studies.compare.card import Card, card
     from stopwav.studies.compare.run import compare
+    from stopwav.studies.corpus_description import CorpusDescription, corpus
     from stopwav.studies.diff.diff import diff
     from stopwav.studies.diff.gate import gate
     from stopwav.studies.diff.race import gate_race
@@ -69,6 +71,7 @@ _LAZY = {
     "BackgroundServer": "stopwav.servers.serve.background",
     "BatchingEngine": "stopwav.engines.protocol",
     "Card": "stopwav.studies.compare.card",
+    "CorpusDescription": "stopwav.studies.corpus_description",
     "Engine": "stopwav.engines.protocol",
     "Estimate": "stopwav.stats",
     "EngineInfo": "stopwav.engines.protocol",
@@ -90,6 +93,7 @@ _LAZY = {
     "analyse": "stopwav.profiling.analysis",
     "card": "stopwav.studies.compare.card",
     "compare": "stopwav.studies.compare.run",
+    "corpus": "stopwav.studies.corpus_description",
     "load": "stopwav.studies.load.run",
     "diff": "stopwav.studies.diff.diff",
     "diff_traces": "stopwav.profiling.trace_diff",
@@ -119,6 +123,7 @@ __all__ = [
     "BatchingEngine",
     "Card",
     "Caution",
+    "CorpusDescription",
     "Engine",
     "EngineInfo",
     "Estimate",
@@ -148,6 +153,7 @@ __all__ = [
     "analyse",
     "card",
     "compare",
+    "corpus",
     "diff",
     "diff_traces",
     "explanation",

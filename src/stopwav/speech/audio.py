@@ -14,7 +14,7 @@ import soxr
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
-from stopwav.speech.audio_file import AudioFile, audio_file, check_wav_length, count_frames, truncated
+from stopwav.speech.audio_file import AudioFile, audio_error, audio_file, check_wav_length, count_frames, truncated
 from stopwav.speech.utterance import LONGEST_S, Utterance, no_file_reason, too_long
 
 # A manifest's rounded duration may end a little after its file does; anything beyond that is a mistake in the manifest.
@@ -108,9 +108,8 @@ def _read(
         readable, promised = count_frames(audio)
         if 0 < readable < promised:
             raise truncated(audio, readable, promised) from None
-        reason = error.error_string.removeprefix("Error : ").strip(" .\n")
         raise StopwavError(
-            f"{audio} is not readable as audio ({reason}); convert it, for example with ffmpeg, to WAV or FLAC"
+            f"{audio} is not readable as audio ({audio_error(error)}); convert it, for example with ffmpeg, to WAV or FLAC"
         ) from None
     if mono.place == first:
         raise StopwavError(f"{audio} has no samples; write it again or remove it from the corpus")

@@ -106,7 +106,10 @@ def read_header(utterance: Utterance) -> AudioHeader:
         with audio_file(utterance).opened() as file:
             return AudioHeader(file.frames / file.samplerate, file.samplerate, file.channels)
     except (OSError, soundfile.LibsndfileError) as error:
-        raise StopwavError(f"{audio_file(utterance)}: cannot read its header ({error}); repair or remove it") from error
+        reason = error.strerror if isinstance(error, OSError) else audio_error(error)
+        raise StopwavError(
+            f"{audio_file(utterance)} is not readable as audio ({reason}); repair it or remove it from the corpus"
+        ) from error
 
 
 def file_duration_s(utterance: Utterance) -> float | None:
@@ -156,6 +159,11 @@ def check_wav_length(audio: AudioFile) -> None:
                     raise truncated(audio, present_bytes // frame_bytes, chunk_bytes // frame_bytes)
                 return
             file.seek(chunk_bytes + chunk_bytes % 2, os.SEEK_CUR)
+
+
+def audio_error(error: soundfile.LibsndfileError) -> str:
+    """Return why libsndfile does not read a file, without the name of the file."""
+    return str(error.error_string).removeprefix("Error : ").strip(" .\n")
 
 
 def truncated(audio: AudioFile, readable: int, promised: int) -> StopwavError:

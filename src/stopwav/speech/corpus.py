@@ -31,10 +31,9 @@ __all__ = [
 ]  # fmt: skip
 
 FORMATS = (
-    "`bundled`; an audio file (WAV, FLAC, OGG, Opus, MP3, AIFF, …) or a folder of them, where there are transcripts "
-    "with x.txt next to x.wav, or with transcripts.txt of `id text` lines; a LibriSpeech tree; a NeMo manifest "
-    "(.jsonl); a Kaldi data folder (wav.scp, text, segments); Lhotse cuts (.jsonl.gz); a table (.csv, .tsv), Common "
-    "Voice's folder; WebDataset archives (.tar); segments (.stm, .rttm); a Hugging Face dataset (hf:NAME)"
+    "`bundled`; an audio file, or a folder of them with x.txt next to x.wav or a transcripts.txt of `id text` lines; a "
+    "LibriSpeech tree; a NeMo manifest; a Kaldi data folder; Lhotse cuts; a table (.csv, .tsv); Common Voice; WebDataset "
+    "(.tar); segments (.stm, .rttm); a Hugging Face dataset (hf:NAME)"
 )
 
 _Reader = Callable[[], Corpus]

@@ -25,12 +25,12 @@ _LABELS = re.compile(r"<[^<>\s]*>")
 
 @dataclass(frozen=True)
 class _Segment:
-    """A line of either format, as text."""
+    """A line of either format."""
 
     recording: str
     channel: str
-    start: str
-    end: str
+    start_s: float
+    end_s: float
     speaker: str
     text: str | None
 
@@ -92,7 +92,7 @@ def _stm_segment(line: Line) -> _Segment | str:
     if labels is not None:
         text = text[labels.end() :].strip()
     text = _ALTERNATIVES.sub(lambda match: match.group(1).replace("@", " "), text)
-    return _Segment(recording, channel, start, end, speaker, one_line(text))
+    return _Segment(recording, channel, _seconds(start), _seconds(end), speaker, one_line(text))
 
 
 def _rttm_segment(line: Line) -> _Segment | str | None:
@@ -103,23 +103,27 @@ def _rttm_segment(line: Line) -> _Segment | str | None:
     if len(fields) < 8:
         return "a line is `SPEAKER recording channel start duration <NA> <NA> speaker <NA>`; correct it"
     _, recording, channel, start, duration, _, _, speaker = fields[:8]
-    return _Segment(recording, channel, start, f"+{duration}", speaker, None)
+    start_s = _seconds(start)
+    return _Segment(recording, channel, start_s, start_s + _seconds(duration), speaker, None)
+
+
+def _seconds(text: str) -> float:
+    """Return a time in seconds, NaN where the text is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _utterance(segment: _Segment, audio: AudioTree) -> Utterance | str:
     """Return the utterance of a segment, or what is wrong with it."""
-    is_duration = segment.end.startswith("+")
-    try:
-        start_s, end_s = float(segment.start), float(segment.end)
-    except ValueError:
-        return f"{segment.start} and {segment.end.lstrip('+')} are not times in seconds; correct them"
-    end_s += start_s if is_duration else 0.0
-    if not (0.0 <= start_s < end_s and math.isfinite(end_s)):
-        return f"a segment cannot last from {start_s:g} s to {end_s:g} s; correct it"
+    start_s, end_s = segment.start_s, segment.end_s
+    if not (0.0 <= start_s < end_s and math.isfinite(end_s)):  # in this form it fails for NaN as well
+        return f"a segment cannot last from {start_s:g} s to {end_s:g} s; correct its times"
     channel = _channel(segment.channel)
     if channel is None:
         return f"channel {one_line(segment.channel)} is neither a number from 1 nor a letter from A; correct it"
-    recordings = audio.find(segment.recording)
+    recordings = audio.find(audio.root, segment.recording)
     if not recordings:
         shown = one_line(segment.recording)
         return f"no audio for {shown}: looked for it in and below {audio.root}; name its folder with audio_folder="
