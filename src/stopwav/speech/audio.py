@@ -109,7 +109,8 @@ def _read(
         if 0 < readable < promised:
             raise truncated(audio, readable, promised) from None
         raise StopwavError(
-            f"{audio} is not readable as audio ({audio_error(error)}); convert it, for example with ffmpeg, to WAV or FLAC"
+            f"{audio} is not readable as audio ({audio_error(error)}); convert it, for example with ffmpeg, to WAV or "
+            "FLAC"
         ) from None
     if mono.place == first:
         raise StopwavError(f"{audio} has no samples; write it again or remove it from the corpus")

@@ -32,8 +32,8 @@ __all__ = [
 
 FORMATS = (
     "`bundled`; an audio file, or a folder of them with x.txt next to x.wav or a transcripts.txt of `id text` lines; a "
-    "LibriSpeech tree; a NeMo manifest; a Kaldi data folder; Lhotse cuts; a table (.csv, .tsv); Common Voice; WebDataset "
-    "(.tar); segments (.stm, .rttm); a Hugging Face dataset (hf:NAME)"
+    "LibriSpeech tree; a NeMo manifest; a Kaldi data folder; Lhotse cuts; a table (.csv, .tsv); Common Voice; "
+    "WebDataset (.tar); segments (.stm, .rttm); a Hugging Face dataset (hf:NAME)"
 )
 
 _Reader = Callable[[], Corpus]

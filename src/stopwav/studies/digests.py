@@ -60,13 +60,16 @@ def corpus_digest(source: str) -> dict[str, str]:
 
 def engine_digests(engines: Sequence[str], inspections: Sequence[Inspection]) -> dict[str, str]:
     """Return the digests of the files that engines were imported from, and of what their names and options point to."""
+    from stopwav.engines.named_models import fetch_model
     from stopwav.engines.registry import parse_spec
+    from stopwav.servers.registry import is_server
 
     sources = [source for inspection in inspections for source in inspection.sources]
     specs = [parse_spec(engine) for engine in engines]
     named = [spec.source for spec in specs if not spec.name.endswith(".py")]
+    fetched = [str(path) for spec in specs if not is_server(spec.text) for path in fetch_model(spec)]
     options = [value for spec in specs for value in spec.options.values()]
-    return {**content_digests(sources), **outline_digests([*named, *options])}
+    return {**content_digests(sources), **outline_digests([*named, *fetched, *options])}
 
 
 def audio_digests(utterances: Iterable[Utterance], progress: Progress | None = None) -> dict[str, str]:
