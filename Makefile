@@ -42,5 +42,5 @@ clean:
 
 # What the tests need beside it: the tools, and PyTorch.
 .venv/tested: .venv/ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch,transformers,sherpa-onnx,vosk,servers,grpc,ray,slurm]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[moonshine,torch,transformers,sherpa-onnx,vosk,servers,grpc,ray,slurm,datasets,lhotse]'
 	touch $@

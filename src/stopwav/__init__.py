@@ -12,6 +12,7 @@
     stopwav.load(["pocketsphinx"])      # how many streams it carries, under an objective
     stopwav.loss(["torch", "torchaudio"])        # which transducer loss: right, fast, small, on realistic shapes
     stopwav.step("conformer-transducer")         # where a training step goes, module by module
+    stopwav.corpus("recordings/")                # what is in a corpus, before anything is measured
     stopwav.serve("moonshine")                   # an engine behind four protocols, until Ctrl-C
     stopwav.run("plan.yaml")                     # the studies that a file describes
     stopwav.compare_baseline("run.jsonl")        # is a run worse than the stored one of this machine?
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from stopwav.stats import Estimate, Verdict
     from stopwav.studies.compare.card import Card, card
     from stopwav.studies.compare.run import compare
+    from stopwav.studies.corpus_description import CorpusDescription, corpus
     from stopwav.studies.diff.baseline import compare_baseline, list_baselines, save_baseline
     from stopwav.studies.diff.diff import diff
     from stopwav.studies.diff.gate import gate
@@ -72,6 +74,7 @@ _LAZY = {
     "BackgroundServer": "stopwav.servers.serve.background",
     "BatchingEngine": "stopwav.engines.protocol",
     "Card": "stopwav.studies.compare.card",
+    "CorpusDescription": "stopwav.studies.corpus_description",
     "Engine": "stopwav.engines.protocol",
     "Estimate": "stopwav.stats",
     "EngineInfo": "stopwav.engines.protocol",
@@ -94,6 +97,7 @@ _LAZY = {
     "card": "stopwav.studies.compare.card",
     "compare": "stopwav.studies.compare.run",
     "compare_baseline": "stopwav.studies.diff.baseline",
+    "corpus": "stopwav.studies.corpus_description",
     "load": "stopwav.studies.load.run",
     "diff": "stopwav.studies.diff.diff",
     "diff_traces": "stopwav.profiling.trace_diff",
@@ -126,6 +130,7 @@ __all__ = [
     "BatchingEngine",
     "Card",
     "Caution",
+    "CorpusDescription",
     "Engine",
     "EngineInfo",
     "Estimate",
@@ -156,6 +161,7 @@ __all__ = [
     "card",
     "compare",
     "compare_baseline",
+    "corpus",
     "diff",
     "diff_traces",
     "explanation",

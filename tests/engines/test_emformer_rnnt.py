@@ -1,6 +1,7 @@
 """The Emformer RNN-T as an engine, with random weights, on the bundled speech."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from stopwav.engines.emformer_rnnt import EmformerRnnt
+from stopwav.engines.named_models import torchaudio_cache
 from stopwav.engines.registry import make
 from stopwav.measure.clock import WallClock
 from stopwav.models.emformer import EmformerShape
@@ -17,6 +19,14 @@ from stopwav.speech.corpus import load_corpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CHUNK = 2560
+
+
+# As torchaudio's pipeline EMFORMER_RNNT_BASE_LIBRISPEECH names its model, its SentencePiece model and its statistics.
+PUBLISHED_FILES = (
+    "models/emformer_rnnt_base_librispeech.pt",
+    "pipeline-assets/spm_bpe_4096_librispeech.model",
+    "pipeline-assets/global_stats_rnnt_librispeech.json",
+)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +168,7 @@ def calibration_statistics() -> dict[str, list[float]]:
 def test_a_checkpoint_gives_the_texts_of_the_model_it_came_from(
     engine: EmformerRnnt, audios: list[Audio], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     sentencepiece = pytest.importorskip("sentencepiece")
     words = np.random.default_rng(0).integers(97, 123, (12_000, 6), dtype=np.uint8).view("S6").astype(str).ravel()
     sentencepiece.SentencePieceTrainer.train(
@@ -172,6 +183,13 @@ def test_a_checkpoint_gives_the_texts_of_the_model_it_came_from(
     files = f"tokenizer={tmp_path / 'spm.model'},stats={tmp_path / 'stats.json'}"
     trained = make(f"emformer-rnnt:{tmp_path / 'model.pt'},{files},beam=3")
     assert isinstance(trained, EmformerRnnt)
+    as_published = torchaudio_cache()
+    for name, file in zip(PUBLISHED_FILES, ("model.pt", "spm.model", "stats.json"), strict=True):
+        (as_published / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / file, as_published / name)
+    published = make("emformer-rnnt:torchaudio,beam=3")
+    assert stream(published, audios[0]) == stream(trained, audios[0])
+    assert (published.info.model, published.info.language) == ("emformer_rnnt_base_librispeech.pt", "en")
     assert not trained.info.untrained
     assert trained.info.notes == ()
     assert trained.info.symbols_per_s is None

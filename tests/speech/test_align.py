@@ -116,7 +116,7 @@ def test_running_out_of_memory_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> 
     def run_out(*arguments: object) -> Audio:
         raise MemoryError
 
-    monkeypatch.setattr("stopwav.speech.align.load", run_out)
+    monkeypatch.setattr("stopwav.speech.align.load_utterance", run_out)
     (problem,) = align_corpus(Corpus("test", bare(bundled_corpus()).utterances[:1])).problems
     assert problem.message.startswith("not enough memory to align it; cut it into segments")
 

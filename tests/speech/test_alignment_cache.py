@@ -15,8 +15,9 @@ import pytest
 
 from stopwav.speech import alignment_cache
 from stopwav.speech.align import align_corpus
-from stopwav.speech.alignment_cache import FILE_NAME, AlignedWords, AlignmentCache, cache_folder
+from stopwav.speech.alignment_cache import FILE_NAME, AlignedWords, AlignmentCache
 from stopwav.speech.audio import Audio
+from stopwav.speech.cache_folder import cache_folder
 from stopwav.speech.corpus import Corpus, Word, bundled_corpus
 from stopwav.speech.pocketsphinx_aligner import PocketsphinxAligner
 

@@ -27,6 +27,7 @@ _VERBS = {
     "engines": ("stopwav.cli.engines:engines", "List the recognisers that can be measured."),
     "doctor": ("stopwav.cli.doctor:doctor", "Say what would spoil a measurement here."),
     "serve": ("stopwav.cli.serve:serve", "Put an engine behind the protocols of servers."),
+    "corpus": ("stopwav.cli.corpus:corpus", "Say what is in a corpus, before anything is measured."),
     "align": ("stopwav.cli.align:align", "Find when each word of a corpus is spoken."),
 }
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from stopwav.engines.emformer_batch import StreamBatch
 from stopwav.engines.emformer_session import EmformerSession, SharedParts, lead_samples
+from stopwav.engines.named_models import PUBLISHED, published_files
 from stopwav.engines.protocol import EngineInfo, Knob, Session
 from stopwav.engines.tokenizer import WordPieces
 from stopwav.engines.toolkit import check_choice, check_whole_number
@@ -58,7 +59,10 @@ COMPILERS = ("c++", "g++", "clang++")
 
 
 class EmformerRnnt:
-    """The engine `emformer-rnnt[:CHECKPOINT,tokenizer=SPM_MODEL,stats=JSON][,beam=10][,device=cuda]…`."""
+    """The engine `emformer-rnnt[:CHECKPOINT,tokenizer=SPM_MODEL,stats=JSON][,beam=10][,device=cuda]…`.
+
+    With `:torchaudio` checkpoint, tokenizer and statistics are those that torchaudio publishes.
+    """
 
     def __init__(
         self,
@@ -77,6 +81,9 @@ class EmformerRnnt:
         seed: int = 0,
         streams: int = FIRST_STREAMS,
     ) -> None:
+        published = (NAME, source) in PUBLISHED
+        if published:
+            source, tokenizer, stats = published_files(NAME, source, tokenizer=tokenizer, stats=stats)
         _check_files(source, tokenizer, stats)
         _check_numbers(beam, search, segment, right_context)
         check_whole_number(NAME, "streams", streams, 1)
@@ -114,6 +121,7 @@ class EmformerRnnt:
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             device=device,
             precision=dtype,
+            language="en" if published else "",
             model=Path(source).name if source else "random weights",
             notes=() if symbols_per_s is None else (_note(symbols_per_s),),
             untrained=source is None,

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from stopwav.engines.protocol import EngineInfo
-from stopwav.engines.toolkit import check_choice, check_whole_number, model_folder, toolkit_error
+from stopwav.engines.toolkit import check_choice, check_whole_number, model_folder, model_name, toolkit_error
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
@@ -19,7 +19,7 @@ FILES = ("config.json", "model.bin", "tokenizer.json")
 
 
 class FasterWhisper:
-    """The engine `faster-whisper:FOLDER[,dtype=int8][,device=cuda][,beam=5][,language=en][,threads=N]`."""
+    """The engine `faster-whisper:FOLDER_OR_ID[,dtype=int8][,device=cuda][,beam=5][,language=en][,threads=N]`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class FasterWhisper:
             device=device,
             precision=dtype,
             language=language or "",
-            model=f"{folder.name} (beam {beam}, {threads or 'default'} threads)",
+            model=f"{model_name(source, folder)} (beam {beam}, {threads or 'default'} threads)",
         )
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:

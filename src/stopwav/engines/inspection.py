@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from stopwav.engines.named_models import check_model
 from stopwav.engines.protocol import DescriptionError
 from stopwav.engines.registry import (
     BUILT_IN,
     EngineEntry,
-    check_model,
     find_entry,
     is_streaming,
     list_knobs,

@@ -7,7 +7,6 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,8 +32,8 @@ class EngineEntry:
     package: str
     install: str
     summary: str
-    # The model that its name has to give: a "folder", a "file", or else a file that is in every model folder of the
-    # toolkit, whose models may also be on the Hub. With a question mark the engine has one of its own.
+    # The model that its name has to give: a "folder", which may also be on the Hub, a "file", or else a file that is in
+    # every model folder of the toolkit, also on the Hub. With a question mark the engine has one of its own.
     model: str = ""
 
     @property
@@ -69,7 +68,7 @@ BUILT_IN = (
     ),
     _built_in(
         "emformer-rnnt", "emformer_rnnt:EmformerRnnt", "torch", "torch",
-        "Emformer RNN-T base, a streaming transducer; random weights without a checkpoint",
+        "Emformer RNN-T base, a streaming transducer; `:torchaudio` for its weights, random without",
         "file?",
     ),
     _built_in(
@@ -94,15 +93,15 @@ BUILT_IN = (
     ),
     _built_in(
         "faster-whisper", "faster_whisper_asr:FasterWhisper", "faster-whisper", "faster-whisper",
-        "Whisper models that CTranslate2 converted, by folder",
+        "Whisper models that CTranslate2 converted, by folder or Hub name",
         "folder",
     ),
     _built_in(
         "sherpa-onnx", "sherpa_onnx_asr:sherpa_onnx", "sherpa-onnx", "sherpa-onnx",
-        "ONNX models by folder, offline and streaming; Moonshine tiny without one",
+        "ONNX models by folder or Hub name, offline and streaming; Moonshine tiny without one",
         "folder?",
     ),
-    _built_in("vosk", "vosk_asr:Vosk", "vosk", "vosk", "Kaldi models by folder", "folder"),
+    _built_in("vosk", "vosk_asr:Vosk", "vosk", "vosk", "Kaldi models by folder or Hub name", "folder"),
     _built_in("fake", "fake:Fake", "stopwav", "", "scripted times and texts, to check the instrument"),
 )  # fmt: skip
 
@@ -203,22 +202,6 @@ def _has_open(kind: type) -> bool | None:
     # A method may be made when the engine loads, or be looked up then.
     known = (hasattr(kind, "transcribe") or hasattr(kind, "process")) and not hasattr(kind, "__getattr__")
     return False if known else None
-
-
-def check_model(entry: EngineEntry, source: str | None) -> None:
-    """Raise where the model that an engine needs is not there; it is looked for, and not loaded."""
-    from stopwav.engines.toolkit import find_model, model_folder
-
-    needed = entry.model.removesuffix("?")
-    if not needed or (source is None and entry.model.endswith("?")):
-        return
-    if needed == "folder":
-        model_folder(entry.name, source)
-    elif needed == "file":
-        if not os.path.isfile(source or ""):
-            raise StopwavError(f"{entry.name}:{source}: no such file; give a checkpoint, or none for random weights")
-    else:
-        find_model(entry.name, source, needed)
 
 
 def _import(entry: EngineEntry) -> ModuleType:

@@ -22,7 +22,7 @@ from stopwav.engines.sherpa_folder import (
     precision,
     streaming_shape,
 )
-from stopwav.engines.toolkit import check_choice, check_whole_number, model_folder, toolkit_error
+from stopwav.engines.toolkit import check_choice, check_whole_number, model_folder, model_name, toolkit_error
 from stopwav.errors import StopwavError
 from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
@@ -36,7 +36,7 @@ TAIL_S = 0.66
 def sherpa_onnx(
     source: str | None = None, type: str | None = None, dtype: str | None = None, device: str = "cpu", threads: int = 1
 ) -> SherpaOffline | SherpaStreaming:
-    """Return the engine `sherpa-onnx:FOLDER[,type=KIND][,dtype=int8][,device=cuda][,threads=N]`.
+    """Return the engine `sherpa-onnx:FOLDER_OR_ID[,type=KIND][,dtype=int8][,device=cuda][,threads=N]`.
 
     It streams if the model does. Without a folder it is the Moonshine that `moonshine-voice` includes.
     """
@@ -57,7 +57,7 @@ def sherpa_onnx(
         lookahead_s=shape.lookahead_s if shape else 0.0,
         device=device,
         precision=_precision(files),
-        model=f"{folder.name} ({kind}, {threads} thread{'s' if threads > 1 else ''})",
+        model=f"{model_name(source, folder)} ({kind}, {threads} thread{'s' if threads > 1 else ''})",
     )
     return SherpaStreaming(recogniser, info) if shape else SherpaOffline(recogniser, info)
 

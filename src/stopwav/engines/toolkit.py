@@ -9,6 +9,8 @@ from stopwav.errors import StopwavError
 
 # One request to the Hub before anything is loaded: its own client retries six times, over 23 s, when it is offline.
 HUB_TIMEOUT_S = 5.0
+# The owner and the name of a model on the Hub.
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 
 def toolkit_error(engine: str, error: BaseException, hint: str) -> StopwavError:
@@ -23,15 +25,59 @@ def _first_line(error: BaseException) -> str:
 
 
 def model_folder(engine: str, source: str | None) -> Path:
-    """Return the folder of a model that must be on this machine."""
+    """Return the folder of a model on this machine; one of the Hub is downloaded where it is not in its cache."""
+    folder = find_model_folder(engine, source)
+    if folder is not None:
+        return folder
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(source)))
+    except Exception as error:
+        raise _not_on_hub(engine, str(source), error) from error
+
+
+def find_model_folder(engine: str, source: str | None) -> Path | None:
+    """Return the folder of a model on this machine, the Hub's cache included; None for one that only the Hub has."""
     if source is None:
-        raise StopwavError(f"{engine}: which model? write {engine}:FOLDER")
+        raise StopwavError(f"{engine}: which model? write {engine}:FOLDER, or {engine}:OWNER/NAME for one on the Hub")
     folder = Path(source).expanduser()
-    if not folder.is_dir():
+    if folder.is_dir():
+        if not any(folder.iterdir()):
+            raise StopwavError(f"{engine}: the folder {source!r} is empty; unpack a model into it")
+        return folder
+    if not HUB_NAME.fullmatch(source):
         raise StopwavError(f"{engine}: no folder {source!r}; give the folder of a model")
-    if not any(folder.iterdir()):
-        raise StopwavError(f"{engine}: the folder {source!r} is empty; unpack a model into it")
-    return folder
+    try:
+        from huggingface_hub import HfApi, snapshot_download
+    except ImportError as error:
+        raise StopwavError(
+            f"{engine}: no folder {source!r}; for a model of that name on the Hub: pip install huggingface_hub"
+        ) from error
+    try:
+        cached = Path(snapshot_download(source, local_files_only=True))
+    except Exception:  # not there
+        cached = None
+    # What an interrupted download left is not a model.
+    if cached is not None and not any(cached.parents[1].glob("blobs/*.incomplete")):
+        return cached
+    try:
+        HfApi().model_info(source, timeout=HUB_TIMEOUT_S)
+    except Exception as error:  # no network, no such model, or one that needs a login: each has a first line
+        raise _not_on_hub(engine, source, error) from error
+    return None
+
+
+def model_name(source: str | None, folder: Path) -> str:
+    """Return the name of a model as reports have it: that of its folder, or that on the Hub."""
+    return folder.name if source is None or Path(source).expanduser().is_dir() else source
+
+
+def _not_on_hub(engine: str, source: str, error: BaseException) -> StopwavError:
+    return StopwavError(
+        f"{engine}: there is no folder {source!r}, and the Hub was not reached for a model of that name "
+        f"({_first_line(error)}); give a folder, or download the model with a network connection"
+    )
 
 
 def find_model(engine: str, source: str | None, file: str) -> tuple[str, bool]:
@@ -55,10 +101,7 @@ def find_model(engine: str, source: str | None, file: str) -> tuple[str, bool]:
             return source, True
         HfApi().model_info(source, timeout=HUB_TIMEOUT_S)
     except Exception as error:  # no network, no such model, or one that needs a login: each has a first line
-        raise StopwavError(
-            f"{engine}: there is no folder {source!r}, and the Hub was not reached for a model of that name "
-            f"({_first_line(error)}); give a folder, or download the model with a network connection"
-        ) from error
+        raise _not_on_hub(engine, source, error) from error
     return source, False
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.engines.protocol import EngineInfo
-from stopwav.engines.toolkit import model_folder, toolkit_error
+from stopwav.engines.toolkit import model_folder, model_name, toolkit_error
 from stopwav.measure.stages import stage
 from stopwav.speech.audio import Audio
 from stopwav.speech.events import Hypothesis
@@ -24,7 +24,7 @@ LOG_LEVEL = -1
 
 
 class Vosk:
-    """The engine `vosk:FOLDER`."""
+    """The engine `vosk:FOLDER_OR_ID`."""
 
     def __init__(self, source: str | None = None) -> None:
         folder = model_folder(NAME, source)
@@ -39,7 +39,7 @@ class Vosk:
             name=NAME,
             version=version("vosk"),
             sample_rate_hz=SAMPLE_RATE_HZ,
-            model=folder.name,
+            model=model_name(source, folder),
             precision="int16 audio, float32 scores",
         )
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from stopwav.errors import Caution, StopwavError
-from stopwav.speech.alignment_cache import AlignedWords, AlignmentCache, alignment_key, cache_folder
-from stopwav.speech.audio import Audio, load
+from stopwav.speech.alignment_cache import AlignedWords, AlignmentCache, alignment_key
+from stopwav.speech.audio import Audio, load_utterance
+from stopwav.speech.cache_folder import cache_folder
 from stopwav.speech.language import is_english
 from stopwav.speech.normaliser import spoken_words
 from stopwav.speech.pocketsphinx_aligner import SAMPLE_RATE_HZ, PocketsphinxAligner
@@ -79,7 +80,7 @@ def align_corpus(
 
 def _align_utterance(utterance: Utterance, text: str, aligner: Aligner, cache: AlignmentCache) -> AlignedWords:
     """Return the alignment from the cache, or else find and store it."""
-    audio = load(utterance.path, SAMPLE_RATE_HZ, utterance.start_s, utterance.end_s)
+    audio = load_utterance(utterance, SAMPLE_RATE_HZ)
     words = spoken_words(text, utterance.language)
     if not words:
         return AlignedWords(())

@@ -23,8 +23,6 @@ from stopwav.speech.utterance import Word
 if TYPE_CHECKING:
     import sqlite3
 
-# The folder of the cache; set to nothing, there is none.
-VARIABLE = "STOPWAV_CACHE"
 FILE_NAME = "alignments.sqlite3"
 
 # Twice the word times of LibriSpeech's 281 thousand utterances. Beyond this the oldest quarter is dropped.
@@ -40,17 +38,6 @@ class AlignedWords:
 
     words: tuple[Word, ...]
     guessed: tuple[str, ...] = ()
-
-
-def cache_folder() -> Path | None:
-    """Return the folder of the cache: `$STOPWAV_CACHE`, else `stopwav` in the user's cache folder; None for none."""
-    if VARIABLE in os.environ:
-        return Path(os.environ[VARIABLE]) if os.environ[VARIABLE] else None
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(base):  # the standard says to ignore a relative one
-        return Path(base, "stopwav")
-    home = os.path.expanduser("~")
-    return Path(home, ".cache", "stopwav") if os.path.isabs(home) else None
 
 
 def alignment_key(samples: NDArray[np.int16], words: Sequence[str], aligner: Sequence[str | int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ import soxr
 from numpy.typing import NDArray
 
 from stopwav.errors import StopwavError
-from stopwav.speech.utterance import LONGEST_S, no_file_reason, too_long
+from stopwav.speech.audio_file import AudioFile, audio_error, audio_file, check_wav_length, count_frames, truncated
+from stopwav.speech.utterance import LONGEST_S, Utterance, no_file_reason, too_long
 
 # A manifest's rounded duration may end a little after its file does; anything beyond that is a mistake in the manifest.
 OVERSHOOT_S = 0.05
@@ -23,9 +23,6 @@ OVERSHOOT_S = 0.05
 # Lossy decoders and resamplers overshoot full scale a little, which is clipped as in any 16-bit path. Twice full scale
 # is not an overshoot: such a float file is in another unit (often that of 16-bit integers).
 LARGEST_PEAK = 2.0
-
-# A WAV written to a pipe cannot know its length and claims the largest possible: sox about 2 GiB, ffmpeg about 4 GiB.
-UNKNOWN_WAV_BYTES = 0x7FFF_0000
 
 UNKNOWN_FRAMES = 2**62  # libsndfile's frame count of a FLAC stream that does not know its length is just below 2**63
 
@@ -70,57 +67,76 @@ def load(path: Path | str, sample_rate_hz: int, start_s: float = 0.0, end_s: flo
     that is shorter than its header says is an error; OGG files have no such header, so one that was cut short reads as
     a shorter file, or as none.
     """
-    path = Path(path)
+    return _load(AudioFile(Path(path)), sample_rate_hz, start_s, end_s, None)
+
+
+def load_utterance(utterance: Utterance, sample_rate_hz: int) -> Audio:
+    """Load the audio of an utterance as `load` does: its part of its file, of its channel where it has one."""
+    audio = audio_file(utterance)
+    return _load(audio, sample_rate_hz, utterance.start_s, utterance.end_s, utterance.channel)
+
+
+def _load(audio: AudioFile, sample_rate_hz: int, start_s: float, end_s: float | None, channel: int | None) -> Audio:
     if sample_rate_hz <= 0:
         raise StopwavError(f"sample rate {sample_rate_hz} Hz is not possible: give a positive one, such as 16000")
-    if not os.path.isfile(path):  # unlike Path.is_file, never raises; a pipe or a device would never end
-        raise StopwavError(f"{path} {no_file_reason(path)}; correct the path in the manifest or on the command line")
-    if path.stat().st_size == 0:
-        raise StopwavError(f"{path} is empty (0 bytes); write it again or remove it from the corpus")
-    samples = _read(path, sample_rate_hz, start_s, end_s)
+    if not os.path.isfile(audio.path):  # unlike Path.is_file, never raises; a pipe or a device would never end
+        reason = no_file_reason(audio.path)
+        raise StopwavError(f"{audio} {reason}; correct the path in the manifest or on the command line")
+    if audio.size_bytes == 0:
+        raise StopwavError(f"{audio} is empty (0 bytes); write it again or remove it from the corpus")
+    samples = _read(audio, sample_rate_hz, start_s, end_s, channel)
     if len(samples) == 0:
-        raise StopwavError(f"{path} has no samples left at {sample_rate_hz} Hz; remove it from the corpus")
+        raise StopwavError(f"{audio} has no samples left at {sample_rate_hz} Hz; remove it from the corpus")
     return Audio(samples, sample_rate_hz)
 
 
-def _read(path: Path, sample_rate_hz: int, start_s: float, end_s: float | None) -> NDArray[np.float32]:
+def _read(
+    audio: AudioFile, sample_rate_hz: int, start_s: float, end_s: float | None, channel: int | None
+) -> NDArray[np.float32]:
     """Return the mono samples of the part at this rate."""
     try:
-        with soundfile.SoundFile(os.fsencode(path)) as file:
+        with audio.opened() as file:
             if file.format.startswith("WAV"):
-                _check_wav_length(path)
-            first, last = _frame_range(path, file, start_s, end_s)
+                check_wav_length(audio)
+            _check_channel(audio, file, channel)
+            first, last = _frame_range(audio, file, start_s, end_s)
             slack = MP3_SLACK_FRAMES if file.format == "MP3" else 0
             file.seek(first)
-            mono = _Mono(path, file, first, last)
+            mono = _Mono(audio, file, first, last, channel)
             samples = _resampled(mono, file.samplerate, sample_rate_hz)
     except soundfile.LibsndfileError as error:
-        readable, promised = _count_frames(path)
+        readable, promised = count_frames(audio)
         if 0 < readable < promised:
-            raise _truncated(path, readable, promised) from None
-        reason = error.error_string.removeprefix("Error : ").strip(" .\n")
+            raise truncated(audio, readable, promised) from None
         raise StopwavError(
-            f"{path} is not readable as audio ({reason}); convert it, for example with ffmpeg, to WAV or FLAC"
+            f"{audio} is not readable as audio ({audio_error(error)}); convert it, for example with ffmpeg, to WAV or "
+            "FLAC"
         ) from None
     if mono.place == first:
-        raise StopwavError(f"{path} has no samples; write it again or remove it from the corpus")
+        raise StopwavError(f"{audio} has no samples; write it again or remove it from the corpus")
     if mono.place < last - slack:
-        raise _truncated(path, mono.place, last)
+        raise truncated(audio, mono.place, last)
     if mono.peak > LARGEST_PEAK:
         raise StopwavError(
-            f"{path} has samples as large as {mono.peak:g}, where full scale is 1; scale it to [-1, 1] and write it "
+            f"{audio} has samples as large as {mono.peak:g}, where full scale is 1; scale it to [-1, 1] and write it "
             "again"
         )
     return samples
 
 
-def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: float | None) -> tuple[int, int]:
+def _check_channel(audio: AudioFile, file: soundfile.SoundFile, channel: int | None) -> None:
+    if channel is not None and channel >= file.channels:
+        count = f"{file.channels} channel{'' if file.channels == 1 else 's'}"
+        raise StopwavError(f"{audio} has {count} and no channel {channel + 1}; correct the channel in the corpus")
+
+
+def _frame_range(audio: AudioFile, file: soundfile.SoundFile, start_s: float, end_s: float | None) -> tuple[int, int]:
     """Return the first frame of the part and the one after its last; an error where the file is too short."""
     if file.frames == 0:
-        raise StopwavError(f"{path} has no samples; write it again or remove it from the corpus")
+        raise StopwavError(f"{audio} has no samples; write it again or remove it from the corpus")
     if file.frames > UNKNOWN_FRAMES:
         raise StopwavError(
-            f"{path} does not say how long it is (written to a pipe?); write it again with sox or ffmpeg"
+            f"{audio} does not say how long it is (written to a pipe?); write it again with sox or ffmpeg"
         )
     duration_s = file.frames / file.samplerate
     stop_s = duration_s if end_s is None else end_s
@@ -128,19 +144,19 @@ def _frame_range(path: Path, file: soundfile.SoundFile, start_s: float, end_s: f
     if not (0.0 <= start_s < stop_s <= duration_s + OVERSHOOT_S and start_s < duration_s):
         until = "its end" if end_s is None else f"{end_s:g} s"
         raise StopwavError(
-            f"{path} lasts {duration_s:.3f} s and has no part from {start_s:g} s to {until}; "
+            f"{audio} lasts {duration_s:.3f} s and has no part from {start_s:g} s to {until}; "
             "correct the segment's times in the manifest"
         )
     if stop_s - start_s > LONGEST_S + OVERSHOOT_S:
-        raise StopwavError(f"{path}: {too_long(stop_s - start_s)}")
+        raise StopwavError(f"{audio}: {too_long(stop_s - start_s)}")
     return round(start_s * file.samplerate), min(file.frames, round(stop_s * file.samplerate))
 
 
 class _Mono:
-    """The mean of a file's channels from one frame to another, block by block; how far it came, and the peak there."""
+    """The mean of a file's channels, or one of them, between two frames, by block; how far it came, and the peak."""
 
-    def __init__(self, path: Path, file: soundfile.SoundFile, first: int, last: int) -> None:
-        self._path, self._file = path, file
+    def __init__(self, audio: AudioFile, file: soundfile.SoundFile, first: int, last: int, channel: int | None) -> None:
+        self._audio, self._file, self._channel = audio, file, channel
         self.place, self.last = first, last
         self.peak = 0.0
 
@@ -154,6 +170,8 @@ class _Mono:
             frames = self._file.read(min(size, len(self)), dtype="float32", always_2d=True)
             if len(frames) == 0:
                 return
+            if self._channel is not None:
+                frames = frames[:, [self._channel]]
             self._check(frames)
             self.place += len(frames)
             yield np.clip(frames.mean(axis=1, dtype=np.float64).astype(np.float32), -1.0, 1.0)
@@ -163,7 +181,7 @@ class _Mono:
         if not finite.all():
             at_s = (self.place + int(np.argmin(finite))) / self._file.samplerate
             raise StopwavError(
-                f"{self._path} has a sample that is not finite, first at {at_s:.4f} s; write the file again"
+                f"{self._audio} has a sample that is not finite, first at {at_s:.4f} s; write the file again"
             )
         self.peak = max(self.peak, float(np.abs(frames).max()))
 
@@ -183,42 +201,3 @@ def _resampled_blocks(mono: _Mono, rate_hz: int, sample_rate_hz: int) -> Iterato
     for block in mono.blocks():
         yield np.clip(resampler.resample_chunk(block), -1.0, 1.0)
     yield np.clip(resampler.resample_chunk(np.zeros(0, np.float32), last=True), -1.0, 1.0)
-
-
-def _count_frames(path: Path) -> tuple[int, int]:
-    """Count the frames of a damaged file that can be read (to within a small block) and those its header promises."""
-    readable = promised = 0
-    try:
-        with soundfile.SoundFile(os.fsencode(path)) as file:
-            promised = file.frames
-            while block := len(file.read(1024, dtype="float32", always_2d=True)):
-                readable += block
-    except soundfile.LibsndfileError:
-        pass  # the point of failure is the answer
-    return readable, promised
-
-
-def _check_wav_length(path: Path) -> None:
-    """Raise where a WAV's data chunk is cut short: libsndfile silently reads what is there."""
-    size_bytes = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(12)[:4] != b"RIFF":
-            return  # RF64 and big-endian files are left to libsndfile
-        frame_bytes = 1
-        while len(head := file.read(8)) == 8:
-            name, chunk_bytes = struct.unpack("<4sI", head)
-            if name == b"fmt ":
-                frame_bytes = max(1, struct.unpack_from("<H", file.read(14).ljust(14, b"\0"), 12)[0])
-                file.seek(-14, 1)
-            if name == b"data":
-                present_bytes = size_bytes - file.tell()
-                if present_bytes < chunk_bytes < UNKNOWN_WAV_BYTES:
-                    raise _truncated(path, present_bytes // frame_bytes, chunk_bytes // frame_bytes)
-                return
-            file.seek(chunk_bytes + chunk_bytes % 2, 1)
-
-
-def _truncated(path: Path, readable: int, promised: int) -> StopwavError:
-    return StopwavError(
-        f"{path} is cut short: only {readable:,} of {promised:,} frames can be read; download or write the file again"
-    )

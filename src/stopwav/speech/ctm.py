@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
@@ -127,18 +126,11 @@ def _impossible_times(utterance: Utterance, words: Sequence[Word]) -> str:
         too_late = last.end_s > utterance.end_s - utterance.start_s + OVERSHOOT_S
         return f"{last.text!r} ends at {last.end_s:.3f} s, after the utterance does" if too_late else ""
     # The length of an MP3 is an estimate: a word that begins after the end is no rounding of any kind.
-    too_late = last.start_s >= _header_duration_s(utterance.path) - utterance.start_s
+    from stopwav.speech.audio_file import file_duration_s  # brings libsndfile
+
+    file_s = file_duration_s(utterance)
+    too_late = file_s is not None and last.start_s >= file_s - utterance.start_s
     return f"{last.text!r} starts at {last.start_s:.3f} s, after the audio ends" if too_late else ""
-
-
-def _header_duration_s(path: Path) -> float:
-    """Return how long a file says that it is; infinity where it cannot be read, which whoever loads it will report."""
-    import soundfile
-
-    try:
-        return float(soundfile.info(os.fsencode(path)).duration)
-    except (OSError, RuntimeError):
-        return math.inf
 
 
 def _seconds(where: str, field: str) -> float:

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,20 +100,34 @@ def align(audio: Audio, text: str) -> AlignedWords:
 
 def align_words(audio: Audio, words: list[str]) -> AlignedWords:
     """Return the time of every word in the audio, to 10 ms; independent of earlier alignments."""
-    if audio.duration_s > LONGEST_S:
-        raise StopwavError(
-            f"{audio.duration_s:.0f} s are too long to be aligned, {LONGEST_S:g} s at most; cut the recording into "
-            "segments, or give the word times in a CTM file (--words)"
-        )
+    if reason := unalignable_reason(words, audio.duration_s):
+        raise StopwavError(reason)
     samples = audio.resampled(SAMPLE_RATE_HZ).pcm16()
-    # pocketsphinx raises without samples.
-    possible = len(samples) and len(words) * SHORTEST_WORD_S <= audio.duration_s + len(TAIL) / SAMPLE_RATE_HZ
-    alignment = _aligned(samples, words, audio.duration_s) if possible else AlignedWords(())
+    alignment = _aligned(samples, words, audio.duration_s) if len(samples) else AlignedWords(())  # without, it raises
     aligned = alignment.words
     # A word that starts after the audio was aligned to the appended silence.
     if [word.text for word in aligned] != words or aligned[-1].start_s >= audio.duration_s:
         raise StopwavError(no_alignment(words, audio.duration_s))
     return alignment
+
+
+def unalignable_reason(words: Sequence[str], duration_s: float) -> str:
+    """Return why words cannot be aligned with audio of that length, "" where nothing speaks against it."""
+    if duration_s > LONGEST_S:
+        return (
+            f"{duration_s:.0f} s are too long to be aligned, {LONGEST_S:g} s at most; cut the recording into "
+            "segments, or give the word times in a CTM file (--words)"
+        )
+    shortest_s = len(words) * SHORTEST_WORD_S - len(TAIL) / SAMPLE_RATE_HZ
+    return no_alignment(words, duration_s) if shortest_s > duration_s else ""
+
+
+def dictionary_words() -> frozenset[str]:
+    """Return the words whose pronunciation the aligner knows."""
+    from pocketsphinx import get_model_path
+
+    lines = Path(get_model_path("en-us/cmudict-en-us.dict")).read_text(encoding="utf-8").splitlines()
+    return frozenset(line.split(maxsplit=1)[0] for line in lines if line)
 
 
 def _aligned(samples: NDArray[np.int16], words: list[str], duration_s: float) -> AlignedWords:

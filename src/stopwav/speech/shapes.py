@@ -107,7 +107,7 @@ def load_shapes(
             f"shapes {source}: neither `librispeech` nor a .csv, .npz or .pt file of shapes; for a corpus, choose "
             "how texts become tokens with --tokenizer chars, words, or a SentencePiece model"
         )
-    return corpus_shapes(path, tokenizer, subsampling)
+    return corpus_shapes(source, tokenizer, subsampling)
 
 
 def frame_kind(text: str | None) -> FrameKind | None:
@@ -131,17 +131,17 @@ def shapes_to_json(shapes: Shapes) -> dict[str, Any]:
     }
 
 
-def corpus_shapes(path: Path, tokenizer: str, subsampling: int = SUBSAMPLING) -> Shapes:
+def corpus_shapes(source: str | Path, tokenizer: str, subsampling: int = SUBSAMPLING) -> Shapes:
     """Return the shapes of a NeMo manifest, Lhotse cuts, a Kaldi data folder, or any other corpus."""
     count = token_counter(tokenizer)
-    digest, spoken, problems = spoken_texts(path)
+    digest, spoken, problems = spoken_texts(str(source))
     pairs = [(round(duration_s * FRAMES_PER_S), count(text)) for duration_s, text in spoken]
     first = f"{problems[0].where}: {problems[0].message}" if problems else "check the file"
     if not pairs:
-        raise StopwavError(f"{path}: no utterance with a duration and a text; {first}")
+        raise StopwavError(f"{source}: no utterance with a duration and a text; {first}")
     left_out = f", {len(problems)} unusable left out ({first})" if problems else ""
     note = f"tokenizer {Path(tokenizer).name}{left_out}"
-    return _subsampled_shapes(path.resolve().name, np.array(pairs, np.int64), digest, note, subsampling)
+    return _subsampled_shapes(Path(source).resolve().name, np.array(pairs, np.int64), digest, note, subsampling)
 
 
 def subsampled(frames: int, factor: int) -> int:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.speech.corpus import FORMATS, Corpus, Utterance, load_corpus
-from stopwav.speech.folder import AUDIO_SUFFIXES
+from stopwav.speech.audio_file import read_header
+from stopwav.speech.corpora.json_lines import is_json
+from stopwav.speech.corpus import Corpus, Utterance, load_corpus
 from stopwav.speech.utterance import Problem, read_file, read_lines
 
 Spoken = tuple[float, str]  # duration in seconds, and text
@@ -23,15 +24,14 @@ Spoken = tuple[float, str]  # duration in seconds, and text
 LONGEST_S = 1e6
 
 
-def spoken_texts(path: Path) -> tuple[str, list[Spoken], tuple[Problem, ...]]:
+def spoken_texts(source: str) -> tuple[str, list[Spoken], tuple[Problem, ...]]:
     """Return the source's digest, the duration and text of each utterance, and the problems with the others."""
-    if os.path.isfile(path) and path.suffix.lower() not in AUDIO_SUFFIXES:
+    path = Path(source)
+    if os.path.isfile(path) and is_json(path):
         return file_digest(path), list(_entries(path)), ()
     if os.path.isfile(path / "utt2dur") and os.path.isfile(path / "text"):
         return _kaldi(path)
-    if not os.path.exists(path):
-        raise StopwavError(f"{path} does not exist; shapes are read from Lhotse cuts (.jsonl.gz, .json.gz), {FORMATS}")
-    corpus = load_corpus(path)
+    corpus = load_corpus(source)
     return corpus.digest, list(_utterances(corpus)), corpus.problems
 
 
@@ -77,13 +77,11 @@ def _utterances(corpus: Corpus) -> Iterator[Spoken]:
 
 
 def _duration_s(utterance: Utterance) -> float:
-    import soundfile
-
     if utterance.end_s is not None:
         return utterance.end_s - utterance.start_s
     try:
-        return _checked_s(soundfile.info(os.fsencode(utterance.path)).duration - utterance.start_s)
-    except (OSError, RuntimeError, ValueError) as error:
+        return _checked_s(read_header(utterance).duration_s - utterance.start_s)
+    except ValueError as error:
         raise StopwavError(f"{utterance.path}: cannot read its duration ({error}); repair or remove it") from error
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stopwav.errors import Caution, StopwavError
+from stopwav.speech.language import language_code
 from stopwav.speech.normaliser import STOPWAV, Normaliser, spoken_words
+
+# What is being done, how much of it is done, and of how much.
+Progress = Callable[[str, int, int], None]
 
 # Four hours: longer than any meeting, call or chapter of a corpus, and 0.9 GB of samples at 16 kHz. A few hundred
 # kilobytes of FLAC can hold days of silence, which no memory does.
@@ -28,10 +34,18 @@ class Word:
 
 
 @dataclass(frozen=True)
+class ByteRange:
+    """The bytes of a file that are an audio file of their own, such as a member of a tar archive."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Utterance:
     """One utterance: its audio file, its transcript (None where it has none), and its words with their times.
 
-    The words are empty where their times are unknown.
+    The words are empty where their times are unknown. Without a channel, counted from 0, it is the mean of all.
     """
 
     id: str
@@ -43,6 +57,8 @@ class Utterance:
     speaker: str = ""
     # The code of its language, such as `de`; "" where it is not known.
     language: str = ""
+    channel: int | None = None
+    byte_range: ByteRange | None = None
     # By which its text is compared. The words are in its spelling once the utterance is in a run, and before that as
     # they are spoken.
     normaliser: Normaliser = STOPWAV
@@ -74,7 +90,7 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that change with any id, text, time or audio file size, and with nothing else, as the order.
+        """16 hex digits that change with any id, text, time, channel or audio file size, and with nothing else.
 
         The audio itself is not hashed, since reading a large corpus takes minutes: a file replaced by another of the
         same size goes unnoticed. The location of the corpus does not matter.
@@ -82,10 +98,17 @@ class Corpus:
         digest = hashlib.sha256()
         for utterance in sorted(self.utterances, key=lambda utterance: utterance.id):
             words = [(word.text, word.start_s, word.end_s) for word in utterance.words]
-            size_bytes = os.path.getsize(utterance.path) if os.path.isfile(utterance.path) else -1
-            piece = (utterance.id, utterance.text, size_bytes, utterance.start_s, utterance.end_s, words)
-            digest.update(json.dumps(piece).encode() + b"\n")
+            piece = [utterance.id, utterance.text, _size_bytes(utterance), utterance.start_s, utterance.end_s, words]
+            channel = [] if utterance.channel is None else [utterance.channel]
+            digest.update(json.dumps([*piece, *channel]).encode() + b"\n")
         return digest.hexdigest()[:16]
+
+
+def _size_bytes(utterance: Utterance) -> int:
+    """The size of the audio file, -1 where there is none."""
+    if utterance.byte_range is not None:
+        return utterance.byte_range.size
+    return os.path.getsize(utterance.path) if os.path.isfile(utterance.path) else -1
 
 
 def assemble(name: str, entries: Iterable[tuple[str, Utterance]], problems: Iterable[Problem]) -> Corpus:
@@ -104,8 +127,10 @@ def assemble(name: str, entries: Iterable[tuple[str, Utterance]], problems: Iter
         elif utterance.end_s is not None and utterance.end_s - utterance.start_s > LONGEST_S:
             refused.append(Problem(where, too_long(utterance.end_s - utterance.start_s)))
         else:
-            spoken = spoken_words(utterance.text or "", utterance.language)
-            utterances[utterance.id] = utterance if spoken else replace(utterance, text=None)
+            language = language_code(utterance.language)
+            spoken = spoken_words(utterance.text or "", language)
+            text = utterance.text if spoken else None
+            utterances[utterance.id] = replace(utterance, text=text, language=language)
     return Corpus(name, tuple(utterances[name] for name in sorted(utterances)), tuple(refused))
 
 
@@ -145,9 +170,12 @@ class Line:
 def read_lines(path: Path, shown: str = "") -> tuple[list[Line], list[Problem]]:
     """Return the lines of a file, with or without BOM and carriage returns, and a problem for each that is not UTF-8.
 
-    `shown` is the file's name in places and problems, where its bare name would be ambiguous.
+    A file whose name ends in .gz is decompressed. `shown` is the file's name in places and problems, where its bare
+    name would be ambiguous.
     """
     content = read_file(path)
+    if path.suffix == ".gz":
+        content = _decompressed(content, path)
     lines: list[Line] = []
     problems: list[Problem] = []
     for number, raw in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -170,6 +198,13 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise StopwavError(f"cannot read {one_line(str(path))} ({error.strerror}); check its permissions") from None
+
+
+def _decompressed(content: bytes, path: Path) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise StopwavError(f"cannot read {one_line(str(path))} ({error}); write or download it again") from None
 
 
 def one_line(text: str) -> str:

@@ -40,18 +40,20 @@ def make_audio(source: str, duration_s: float, sample_rate_hz: int, seed: int) -
 
 def located(source: str) -> str:
     """Return the source by its full path, for a process that may be in another folder when it reads it."""
-    return source if source in (BUNDLED, NOISE) else str(Path(source).absolute())
+    from stopwav.speech.corpora.name import located as located_corpus
+
+    return source if source in (BUNDLED, NOISE) else located_corpus(source)
 
 
 def audio_digest(source: str) -> str:
     """Return 16 hex digits that change with the audio that a run draws from: noise of any seed is noise."""
     if source == NOISE:
         return hashlib.sha256(b"noise 0").hexdigest()[:16]  # as older runs of the default seed have it
-    if not _is_file(source):
-        from stopwav.speech.corpus import load_corpus
-
-        return load_corpus(source).digest
     from stopwav.speech.audio import load
+    from stopwav.speech.corpus import is_audio_file, load_corpus
+
+    if not is_audio_file(source):
+        return load_corpus(source).digest
 
     load(source, 16_000)  # a broken file is an error before anything is measured
     return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16]
@@ -62,31 +64,24 @@ def input_digests(source: str, duration_s: float) -> dict[str, str]:
 
     Bundled speech comes with this version of stopwav, and noise from its seed.
     """
+    from stopwav.speech.corpus import is_audio_file
+
     if source in (BUNDLED, NOISE):
         return {}
-    if _is_file(source):
+    if is_audio_file(source):
         return content_digests([source])
     return {**corpus_digest(source), **content_digests(_speech(source, 16_000, duration_s).paths)}
 
 
 def audio_warnings(source: str, duration_s: float) -> list[Caution]:
     """Return a warning for each part of a folder or corpus that is left out of audio of that length."""
-    if source == NOISE or _is_file(source):
-        return []
-    from stopwav.speech.corpus import load_corpus
+    from stopwav.speech.corpus import is_audio_file, load_corpus
 
+    if source == NOISE or is_audio_file(source):
+        return []
     problems = [f"{problem.where}: {problem.message}" for problem in load_corpus(source).problems]
     # Any rate does: what cannot be read cannot be read at any.
     return [Caution("corpus", message) for message in (*problems, *_speech(source, 16_000, duration_s).broken)]
-
-
-def _is_file(source: str) -> bool:
-    """Whether the source is one audio file; a manifest is a corpus."""
-    from stopwav.speech.manifest import is_manifest
-
-    return (
-        source != BUNDLED and not Path(source).is_dir() and not (Path(source).is_file() and is_manifest(Path(source)))
-    )
 
 
 @dataclass(frozen=True)
@@ -102,10 +97,10 @@ def _speech(source: str, sample_rate_hz: int, duration_s: float) -> _Speech:
     """The samples of a file, or of as many utterances in a row as the duration takes."""
     import numpy as np
 
-    from stopwav.speech.audio import load
-    from stopwav.speech.corpus import load_corpus
+    from stopwav.speech.audio import load, load_utterance
+    from stopwav.speech.corpus import is_audio_file, load_corpus
 
-    if _is_file(source):
+    if is_audio_file(source):
         return _Speech(load(source, sample_rate_hz).samples, [Path(source)], [])
     parts: list[Any] = []
     broken: list[str] = []
@@ -113,7 +108,7 @@ def _speech(source: str, sample_rate_hz: int, duration_s: float) -> _Speech:
     for utterance in load_corpus(source).utterances:
         paths.append(utterance.path)
         try:
-            parts.append(load(utterance.path, sample_rate_hz, utterance.start_s, utterance.end_s).samples)
+            parts.append(load_utterance(utterance, sample_rate_hz).samples)
         except StopwavError as error:
             broken.append(str(error))
         if sum(map(len, parts)) >= duration_s * sample_rate_hz:

@@ -12,10 +12,10 @@ from pydantic import Field
 from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, Header
-from stopwav.speech.corpus import Corpus, Utterance, Word
 from stopwav.speech.normaliser import Normaliser, stored_normaliser
+from stopwav.speech.utterance import ByteRange, Corpus, Utterance, Word
 from stopwav.speech.word_times import timed_words
-from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
+from stopwav.studies.stored_fields import Bytes, Count, Seconds, StoredFields, StoredList, WrongValue, header_fields
 
 # The key that says what the digest of a corpus is of: the whole corpus, whatever was drawn of it and in which order.
 # Runs without it may have a digest of the utterances that were drawn, in their order.
@@ -31,6 +31,8 @@ class StoredUtterance(StoredFields):
     end_s: Seconds | None
     text: str | None
     words: StoredList[Annotated[StoredList[str | Seconds], Field(min_length=3, max_length=3)]]
+    channel: Count | None = None
+    byte_range: Annotated[StoredList[Count], Field(min_length=2, max_length=2)] | None = None
 
 
 class StoredProblem(StoredFields):
@@ -129,8 +131,11 @@ def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance], normaliser: 
 
 
 def _utterance_to_json(utterance: Utterance, normaliser: Normaliser) -> dict[str, Any]:
-    """The utterance as the header of a run holds it."""
+    """The utterance as the header of a run holds it; few have a channel or are in an archive."""
     words = timed_words(utterance.words, utterance.text or "", normaliser)
+    channel = {} if utterance.channel is None else {"channel": utterance.channel}
+    part = utterance.byte_range
+    byte_range = {} if part is None else {"byte_range": [part.start, part.size]}
     return {
         "id": utterance.id,
         "path": str(utterance.path),
@@ -138,6 +143,8 @@ def _utterance_to_json(utterance: Utterance, normaliser: Normaliser) -> dict[str
         "end_s": utterance.end_s,
         "text": utterance.text,
         "words": [[word.text, word.start_s, word.end_s] for word in words],
+        **channel,
+        **byte_range,
     }
 
 
@@ -157,6 +164,8 @@ def _utterance(fields: dict[str, Any], normaliser: Normaliser) -> Utterance:
         end_s=fields["end_s"],
         words=tuple(Word(*word) for word in fields["words"]),
         normaliser=normaliser,
+        channel=fields.get("channel"),
+        byte_range=ByteRange(*fields["byte_range"]) if fields.get("byte_range") else None,
     )
 
 
@@ -196,15 +205,3 @@ def first_names(names: Sequence[str], most: int = 3) -> str:
     """Return the first few of many names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def duration_s(utterance: Utterance) -> float:
-    """Return how long the utterance lasts; 0 where the file cannot be read, which the engine's process will report."""
-    import soundfile
-
-    if utterance.end_s is not None:
-        return utterance.end_s - utterance.start_s
-    try:
-        return float(soundfile.info(utterance.path).duration) - utterance.start_s
-    except (OSError, RuntimeError):
-        return 0.0

@@ -50,7 +50,7 @@ def outline_digests(names: Iterable[object]) -> dict[str, str]:
     It is of the names of all files in it, the content of small ones, and the size and time of change of others.
     """
     paths = (os.path.expanduser(name) for name in names if isinstance(name, str) and name)
-    return {path: _digest(OUTLINE, path) for path in paths if _exists(path)}
+    return {path: _digest(OUTLINE, path) for path in paths if _exists(path, OUTLINE)}
 
 
 def corpus_digest(source: str) -> dict[str, str]:
@@ -60,13 +60,16 @@ def corpus_digest(source: str) -> dict[str, str]:
 
 def engine_digests(engines: Sequence[str], inspections: Sequence[Inspection]) -> dict[str, str]:
     """Return the digests of the files that engines were imported from, and of what their names and options point to."""
+    from stopwav.engines.named_models import fetch_model
     from stopwav.engines.registry import parse_spec
+    from stopwav.servers.registry import is_server
 
     sources = [source for inspection in inspections for source in inspection.sources]
     specs = [parse_spec(engine) for engine in engines]
     named = [spec.source for spec in specs if not spec.name.endswith(".py")]
+    fetched = [str(path) for spec in specs if not is_server(spec.text) for path in fetch_model(spec)]
     options = [value for spec in specs for value in spec.options.values()]
-    return {**content_digests(sources), **outline_digests([*named, *options])}
+    return {**content_digests(sources), **outline_digests([*named, *fetched, *options])}
 
 
 def audio_digests(utterances: Iterable[Utterance], progress: Progress | None = None) -> dict[str, str]:
@@ -78,14 +81,14 @@ def changed_file(digests: Mapping[str, str]) -> str | None:
     """Return the first file or folder that is there and is not as its digest says; None where there is none."""
     for path, digest in digests.items():
         kind = digest.partition(":")[0]
-        if _exists(path) and _digest(kind if kind in (OUTLINE, CORPUS) else CONTENT, path) != digest:
+        if _exists(path, digest) and _digest(kind if kind in (OUTLINE, CORPUS) else CONTENT, path) != digest:
             return path
     return None
 
 
 def missing_file(digests: Mapping[str, str]) -> str | None:
     """Return the first file or folder that is no longer there; None where there is none."""
-    return next((path for path in digests if not _exists(path)), None)
+    return next((path for path, digest in digests.items() if not _exists(path, digest)), None)
 
 
 def _digest(kind: str, path: str) -> str:
@@ -125,8 +128,14 @@ def _is_unrelated(name: str) -> bool:
     return name.startswith(".") or name == "__pycache__" or _RUN_NAME.search(name) is not None
 
 
-def _exists(path: str) -> bool:
+def _exists(path: str, digest: str) -> bool:
+    """Whether a file, a folder or a corpus is there; one of the Hub is in the cache, or is fetched again."""
+    from stopwav.speech.corpora.name import parse_name
+
     try:
-        return os.path.exists(path)
+        if not digest.startswith(f"{CORPUS}:"):
+            return os.path.exists(path)
+        name = parse_name(path)
+        return name.is_dataset or os.path.exists(name.path)
     except ValueError:  # no text that a path can have
         return False

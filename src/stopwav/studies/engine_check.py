@@ -13,6 +13,7 @@ from typing import Any
 
 from stopwav.engines import inspection
 from stopwav.engines.inspection import EngineInspector, Inspection, OfferedSetting
+from stopwav.engines.named_models import fetch_model
 from stopwav.engines.registry import (
     BUILT_IN,
     EngineEntry,
@@ -70,6 +71,9 @@ def check_engines(
             except StopwavError as error:
                 problems.append(str(error))
     raise_problems(problems)
+    for engine in inspections:
+        if not is_server(engine):
+            fetch_model(parse_spec(engine))
     return [inspections[engine] for engine in named]
 
 

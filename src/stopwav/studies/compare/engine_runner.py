@@ -26,7 +26,7 @@ from stopwav.measure.sampler import (
     time_calls,
     warm_up,
 )
-from stopwav.speech.audio import Audio, load
+from stopwav.speech.audio import Audio, load_utterance
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.audio_input import BUNDLED, make_audio
 from stopwav.studies.compare.network_size import count_multiply_adds, count_parameters
@@ -211,7 +211,7 @@ class EngineRunner:
         self._visit = _Visit(_Call(self._engine, _speech(self._engine, frames, seed)), throttle_count())
 
     def _load(self, utterance: Utterance) -> Audio:
-        return load(utterance.path, self._engine.info.sample_rate_hz, utterance.start_s, utterance.end_s)
+        return load_utterance(utterance, self._engine.info.sample_rate_hz)
 
 
 def _offline(name: str) -> Engine:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from stopwav.engines.ctc_aligner import make_aligner
 from stopwav.speech.align import align_corpus
+from stopwav.speech.audio_file import duration_s
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus, Utterance
 from stopwav.studies.budget import Budget, time_text
-from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.forecast import ASSUMED_RTF
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.streams import OpenedEngine

@@ -13,7 +13,7 @@ from stopwav.measure.clock import Pace
 from stopwav.measure.plan import Plan
 from stopwav.servers.protocol import Server
 from stopwav.servers.registry import make_server
-from stopwav.speech.audio import load
+from stopwav.speech.audio import load_utterance
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.paced_session import SessionLog, run_session
 
@@ -61,7 +61,7 @@ class ServerRunner:
     def _prepare(self, utterance: Utterance) -> tuple[list[Any], list[float], float]:
         """The chunks as they are sent, when each is due, and the length of the audio."""
         info = self._server.info
-        audio = load(utterance.path, info.sample_rate_hz, utterance.start_s, utterance.end_s)
+        audio = load_utterance(utterance, info.sample_rate_hz)
         size = max(1, round(self._chunk_s * audio.sample_rate_hz))
         starts = range(0, len(audio.samples), size)
         dues_s = [min(start + size, len(audio.samples)) / audio.sample_rate_hz for start in starts]

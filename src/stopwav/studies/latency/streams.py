@@ -20,11 +20,11 @@ from stopwav.measure.sampler import MAX_WARMUP_S, MIN_WARMUP_CALLS, warm_up
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.servers.registry import is_server
-from stopwav.speech.audio import Audio, load
+from stopwav.speech.audio import Audio, load_utterance
+from stopwav.speech.audio_file import duration_s
 from stopwav.speech.events import TraceBuilder
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import Budget
-from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.engine_calls import chunk_of, returned_texts
 from stopwav.studies.latency.server_streams import NO_MEMORY, ServerRunner
 from stopwav.studies.latency.spec import LatencySpec
@@ -250,7 +250,7 @@ class StreamRunner:
         return asdict(measure_host_peak(lambda: self._drain(audio), self._loaded_bytes))
 
     def _load(self, utterance: Utterance) -> Audio:
-        return load(utterance.path, self._engine.info.sample_rate_hz, utterance.start_s, utterance.end_s)
+        return load_utterance(utterance, self._engine.info.sample_rate_hz)
 
     def _feed(self, audio: Audio, pace: Pace) -> Iterator[PacedCall]:
         size = max(1, round(self._chunk_s * audio.sample_rate_hz))

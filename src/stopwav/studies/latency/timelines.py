@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ import numpy as np
 from stopwav.errors import StopwavError
 from stopwav.piece import Piece
 from stopwav.record import Record
-from stopwav.speech.audio import load
+from stopwav.speech.audio import load_utterance
+from stopwav.speech.audio_file import duration_s
 from stopwav.speech.events import Trace
 from stopwav.speech.utterance import Utterance
-from stopwav.studies.corpus_header import duration_s, header_utterances
+from stopwav.studies.corpus_header import header_utterances
 from stopwav.studies.latency.stream_table import read_trace
 from stopwav.studies.stream_table import StreamTable
 
@@ -141,7 +142,7 @@ def _envelope(utterance: Utterance, audio_s: float, columns: int) -> tuple[list[
     try:
         whole_s = duration_s(utterance)
         end_s = utterance.end_s if audio_s >= whole_s else utterance.start_s + audio_s
-        audio = load(Path(utterance.path), ENVELOPE_RATE_HZ, utterance.start_s, end_s)
+        audio = load_utterance(replace(utterance, end_s=end_s), ENVELOPE_RATE_HZ)
     except (StopwavError, OSError, ValueError) as error:
         return None, f"no waveform: {error}"
     size = max(1, math.ceil(len(audio.samples) / columns))

@@ -10,9 +10,9 @@ from pathlib import Path
 from stopwav.engines.ctc_aligner import make_aligner
 from stopwav.errors import StopwavError
 from stopwav.speech.align import align_corpus
+from stopwav.speech.audio_file import duration_s
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.utterance import Corpus
-from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.load.spec import LoadSpec
 
 # Every session of a level is one of these, and each comes again and again: more would not make a level more like the

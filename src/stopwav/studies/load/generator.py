@@ -18,7 +18,7 @@ from typing import Any
 
 from stopwav.servers.protocol import Server
 from stopwav.servers.registry import make_server
-from stopwav.speech.audio import load
+from stopwav.speech.audio import load_utterance
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.load.faults import FaultPlan, run_fault
 from stopwav.studies.load.live_session import NS, LiveSession, Speech
@@ -122,7 +122,7 @@ class Generator:
 
     def _speech(self, utterance: Utterance) -> Speech:
         rate_hz = self._server.info.sample_rate_hz
-        audio = load(utterance.path, rate_hz, utterance.start_s, utterance.end_s)
+        audio = load_utterance(utterance, rate_hz)
         size = max(1, round(self._chunk_s * rate_hz))
         starts = range(0, len(audio.samples), size)
         dues_s = [min(start + size, len(audio.samples)) / rate_hz for start in starts]

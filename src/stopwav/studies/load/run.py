@@ -11,9 +11,10 @@ import psutil
 
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record
+from stopwav.speech.audio_file import duration_s
 from stopwav.speech.utterance import Corpus, Utterance
 from stopwav.studies.budget import Budget, is_finished, open_budget, store_spent
-from stopwav.studies.corpus_header import corpus_to_json, duration_s, header_utterances
+from stopwav.studies.corpus_header import corpus_to_json, header_utterances
 from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.load.corpus import choose_utterances

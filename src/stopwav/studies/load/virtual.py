@@ -12,7 +12,7 @@ from stopwav.measure.clock import WallClock
 from stopwav.measure.process import Outcome
 from stopwav.servers.serve.host import ONE_STREAM
 from stopwav.servers.serve.options import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT_MS
-from stopwav.speech.audio import Audio, load
+from stopwav.speech.audio import Audio, load_utterance
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.load.schedule import ScheduledSession
 from stopwav.studies.load.spec import LoadSpec
@@ -106,7 +106,7 @@ class VirtualWorker:
 
     def _speech(self, utterance: Utterance) -> tuple[str, Audio, list[Samples], list[float]]:
         info = self._engine.info
-        audio = load(utterance.path, info.sample_rate_hz, utterance.start_s, utterance.end_s)
+        audio = load_utterance(utterance, info.sample_rate_hz)
         size = max(1, round(self._chunk_s * info.sample_rate_hz))
         starts = range(0, len(audio.samples), size)
         chunks: list[Samples] = [audio.samples[start : start + size].copy() for start in starts]

@@ -3,76 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from stopwav.errors import StopwavError
+from stopwav.speech.corpora.audio_tree import AUDIO_SUFFIXES, AudioTree, read_tree
 from stopwav.speech.language import ENGLISH
 from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
-
-# Of two files that differ in their suffix alone, the one with a usual suffix is used.
-_USUAL_SUFFIXES = (".flac", ".mp3", ".ogg", ".wav")
-AUDIO_SUFFIXES = (
-    *_USUAL_SUFFIXES,
-    *(".aif", ".aifc", ".aiff", ".au", ".caf", ".oga", ".opus", ".rf64", ".snd", ".sph", ".w64"),
-)
-# Recordings that libsndfile does not read.
-UNREADABLE_SUFFIXES = (
-    *(".3gp", ".aac", ".ac3", ".amr", ".ape", ".m4a", ".m4b", ".mka"),
-    *(".mkv", ".mov", ".mp4", ".webm", ".wma", ".wv"),
-)
 
 # Names of text files next to audio that are not transcripts.
 _NOT_TRANSCRIPTS = ("changelog", "copying", "licence", "license", "notice", "readme", "speakers")
 
 
-@dataclass
-class _AudioFiles:
-    """The audio files of a tree by path and by name, and those that have a transcript so far."""
-
-    root: Path
-    by_base: dict[Path, list[Path]] = field(default_factory=lambda: defaultdict(list))  # the path without its suffix
-    by_stem: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
-    used: set[Path] = field(default_factory=set)
-
-    def find(self, folder: Path, name: str) -> list[Path]:
-        """Return the audio files that a list in `folder` can mean by `name`: right there, else anywhere below."""
-        stem, suffix = os.path.splitext(name)
-        names = (name, stem) if suffix.lower() in AUDIO_SUFFIXES else (name,)
-        for candidate in names:
-            if here := self.by_base.get(folder / candidate):
-                return here
-        for candidate in names:
-            if below := [path for path in self.by_stem.get(candidate, ()) if path.is_relative_to(folder)]:
-                return below
-        return []
-
-    def shown(self, path: Path) -> str:
-        """Return the path as problems name it."""
-        return one_line(path.relative_to(self.root).as_posix())
-
-
 def load_folder(root: Path) -> Corpus:
-    """Load the utterances of a folder and its subfolders; links are not followed, since they may form cycles."""
-    audio, texts, unreadable = _AudioFiles(root), [], []
-    problems: list[Problem] = []
-    for folder, folders, names in os.walk(root, onerror=lambda error: problems.append(_closed_folder(root, error))):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for path in (Path(folder, name) for name in names if not name.startswith(".")):
-            if path.suffix.lower() in AUDIO_SUFFIXES:
-                audio.by_base[path.with_suffix("")].append(path)
-                audio.by_stem[path.stem].append(path)
-            elif path.suffix.lower() == ".txt":
-                texts.append(path)
-            elif path.suffix.lower() in UNREADABLE_SUFFIXES:
-                unreadable.append(path)
-    for paths in (*audio.by_base.values(), *audio.by_stem.values()):
-        # os.walk gives them in the order of the disk.
-        paths.sort(key=lambda path: (path.suffix.lower() not in _USUAL_SUFFIXES, path))
+    """Load the utterances of a folder and its subfolders."""
+    audio = read_tree(root)
+    texts, problems = audio.texts, audio.problems
     entries: list[tuple[str, Utterance]] = []
-    problems += _unreadable_problems(audio, unreadable)
     lists = sorted(path for path in texts if _is_list(path))
     for path in lists:
         _read_list(path, audio, entries, problems)
@@ -82,7 +28,7 @@ def load_folder(root: Path) -> Corpus:
 
 def load_file(path: Path) -> Corpus:
     """Load one audio file as a corpus, with the text file of the same name next to it where there is one."""
-    audio = _AudioFiles(path.parent)
+    audio = AudioTree(path.parent)
     audio.by_base[path.with_suffix("")].append(path)
     text = path.with_suffix(".txt")
     entries: list[tuple[str, Utterance]] = []
@@ -91,28 +37,7 @@ def load_file(path: Path) -> Corpus:
     return assemble(path.stem, entries, problems)
 
 
-def conversion(path: Path) -> str:
-    """Return what to do with a recording that libsndfile does not read."""
-    name = one_line(path.name)
-    return f"stopwav does not read {path.suffix.lower()} files; convert it: ffmpeg -i {name} {one_line(path.stem)}.wav"
-
-
-def _unreadable_problems(audio: _AudioFiles, paths: list[Path]) -> Iterator[Problem]:
-    """A problem per kind of recording that cannot be read, but for those that also lie there as audio that can."""
-    by_suffix: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(path for path in paths if path.with_suffix("") not in audio.by_base):
-        by_suffix[path.suffix.lower()].append(path)
-    for first, *others in by_suffix.values():
-        more = f" (and {len(others)} more)" if others else ""
-        yield Problem(f"{audio.shown(first)}{more}", conversion(first))
-
-
-def _closed_folder(root: Path, error: OSError) -> Problem:
-    where = one_line(os.path.relpath(error.filename, root))
-    return Problem(where, f"the folder cannot be read ({error.strerror}); check its permissions")
-
-
-def _lines(path: Path, audio: _AudioFiles, problems: list[Problem]) -> list[Line] | None:
+def _lines(path: Path, audio: AudioTree, problems: list[Problem]) -> list[Line] | None:
     """The lines of a text; None, and a problem for the file or each wrong line, where it is not readable as a whole."""
     try:
         lines, unreadable = read_lines(path, audio.shown(path))
@@ -127,7 +52,7 @@ def _is_list(path: Path) -> bool:
     return path.name in ("transcripts.txt", "trans.txt") or path.name.endswith(".trans.txt")
 
 
-def _read_list(path: Path, audio: _AudioFiles, entries: list[tuple[str, Utterance]], problems: list[Problem]) -> None:
+def _read_list(path: Path, audio: AudioTree, entries: list[tuple[str, Utterance]], problems: list[Problem]) -> None:
     """Add the `id text` lines of a list to `entries` and `problems`."""
     speaker = _librispeech_speaker(path)
     for line in _lines(path, audio, problems) or ():
@@ -157,7 +82,7 @@ def _librispeech_speaker(path: Path) -> str:
 
 
 def _read_single_texts(
-    audio: _AudioFiles, texts: list[Path], entries: list[tuple[str, Utterance]], problems: list[Problem]
+    audio: AudioTree, texts: list[Path], entries: list[tuple[str, Utterance]], problems: list[Problem]
 ) -> None:
     """Add the audio files that no list named to `entries` and `problems`, each with the text next to it, if any."""
     transcripts = {path.with_suffix(""): path for path in texts}

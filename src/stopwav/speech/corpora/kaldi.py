@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.speech.language import language_code
 from stopwav.speech.utterance import Corpus, Line, Problem, Utterance, assemble, id_of, one_line, read_lines
 
 
@@ -45,8 +44,7 @@ def load_kaldi(folder: Path) -> Corpus:
             continue
         part = parts[name]
         text = one_line(texts[name].text) if name in texts else None
-        speaker = one_line(speakers[name].text) if name in speakers else ""
-        language = language_code(languages[name].text) if name in languages else ""
+        speaker, language = (one_line(of[name].text) if name in of else "" for of in (speakers, languages))
         utterance = Utterance(id_of(name), path, text, part.start_s, part.end_s, speaker=speaker, language=language)
         entries.append((where, utterance))
     return assemble(folder.resolve().name, entries, problems)
