@@ -15,9 +15,10 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple
@@ -37,6 +38,8 @@ LONGEST_HEADER_BYTES = 1_000_000_000
 PLAN_VERSION = 1
 # The note of a metric that has no value because it depends on texts from random weights.
 UNTRAINED = "untrained"
+# What shows a run knows its study, and this file knows none: it is imported when a run is shown.
+_SHOWN_BY = "stopwav.studies.notebook"
 # The code of a metric that has no value because no utterance has a transcript, and its note.
 NO_TRANSCRIPT, WITHOUT_TRANSCRIPT = "no-transcript", "no transcript"
 
@@ -196,6 +199,26 @@ class Record:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        held = f"{len(self._pieces)} pieces, {'complete' if self.complete else 'not complete'}"
+        return f"<stopwav.Record of {self.header.study}: {str(self.path)!r}, {held}>"
+
+    def _repr_html_(self) -> str:
+        """Return the tables and charts of the run's page, as Jupyter shows them."""
+        return str(import_module(_SHOWN_BY).run_html(self))
+
+    def frame(self, params: Sequence[str] = (), library: str | None = None) -> Any:
+        """Return every metric of every result as a data frame, a row each: pandas, polars or pyarrow.
+
+        `library` names one of the three; without it the first that is installed is used. Each of `params`, such as
+        `duration_s` of a grid, becomes a column; a name that no result has is an error that lists the names.
+        """
+        return import_module(_SHOWN_BY).run_frame(self, params, library)
+
+    def chart(self, name: str) -> Any:
+        """Return a chart of the run's page as an Altair chart, on light ground; a wrong name is an error with all."""
+        return import_module(_SHOWN_BY).run_chart(self, name)
+
     def _write(self, line: dict[str, Any]) -> LinePlace:
         """Append a line, and return where it is once it is on disk."""
         if self._descriptor is None:
@@ -224,29 +247,6 @@ class Record:
 def now() -> str:
     """Return the current time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def new_path(folder: Path, study: str) -> Path:
-    """Return a path in a folder for a new run, named by study and time, that does not exist yet."""
-    stem = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    candidates = (folder / f"{stem}{suffix}.jsonl" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
-    return next(path for path in candidates if not os.path.exists(path))
-
-
-def paths_in(folder: Path, study: str) -> list[Path]:
-    """Return the files in a folder that are named like runs of the study, newest first; pipes and the like are none."""
-    times_s = {path: _modified_s(path) for path in folder.glob(f"{study}-*.jsonl")}
-    files = [(time_s, path) for path, time_s in times_s.items() if time_s is not None]
-    return [path for _, path in sorted(files, reverse=True)]
-
-
-def _modified_s(path: Path) -> float | None:
-    """When a file was last written to; None for what is no file, or is gone, as behind a link that leads nowhere."""
-    try:
-        described = path.stat()
-    except OSError:
-        return None
-    return described.st_mtime if stat.S_ISREG(described.st_mode) else None
 
 
 def check_file(path: Path) -> None:

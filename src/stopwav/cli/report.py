@@ -16,6 +16,7 @@ from stopwav.report.document import Detail
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stopwav.report.tracker import TrackedRun, TrackerPlace
     from stopwav.studies.study import StudyRun
 
 
@@ -42,6 +43,14 @@ def report(
     charts: Annotated[
         Path | None, typer.Option(help="Write the charts as SVG and PNG into this folder; --markdown shows them.")
     ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER:PLACE",
+            help="Send metrics with intervals, settings, charts and the page to tensorboard:FOLDER or mlflow:URI. "
+            "May be repeated.",
+        ),
+    ] = None,
     open_page: Annotated[
         bool,
         typer.Option("--open", help="Open the page in a browser; without --html it is written next to the run file."),
@@ -64,11 +73,13 @@ def report(
     page = _page(html, trace, runs, open_page)
     for target in (page, trace, None if charts is None else charts / "chart.svg"):
         output.check_target(target)
+    targets = _targets(to or ())
     shown = [output.read_results(Record.read(path)) for path in runs]
     if trace is not None:
         _write_trace(shown, trace)
     if page is not None:
         output.write_page(shown, page)
+    _send(shown, targets)
     images = [] if charts is None else _write_charts(shown, charts)
     if csv:
         output.print_text(_csv_texts(shown) if print_texts else _csv(shown))
@@ -90,6 +101,36 @@ def _page(html: Path | None, trace: Path | None, runs: Sequence[Path], open_page
     if len(runs) > 1:
         raise StopwavError(f"--open with {len(runs)} runs: say where their page goes with --html FILE")
     return runs[0].with_suffix(".html")
+
+
+def _targets(texts: Sequence[str]) -> list[TrackerPlace]:
+    """The trackers that were named; their charts are imported only where there are any."""
+    if not texts:
+        return []
+    from stopwav.report.tracker import parse_target
+
+    return [parse_target(text) for text in texts]
+
+
+def _send(runs: Sequence[StudyRun], targets: Sequence[TrackerPlace]) -> None:
+    import sys
+
+    from stopwav.cli.output import understood
+
+    tracked = [understood(run.record, partial(_tracked, run)) for run in runs] if targets else []
+    for target in targets:
+        print(f"{target.tracker}: {target.send(tracked)}", file=sys.stderr)
+
+
+def _tracked(run: StudyRun) -> TrackedRun:
+    """The run as trackers take it."""
+    from stopwav.report.markdown import render_markdown
+    from stopwav.report.page import render_page
+    from stopwav.report.tracker import TrackedRun
+    from stopwav.studies.side_by_side import page_section
+
+    markdown = render_markdown(run.document(Detail()))
+    return TrackedRun(run.record, run.results, run.charts, markdown, _csv([run]), render_page([page_section(run)]))
 
 
 def _write_trace(runs: Sequence[StudyRun], path: Path) -> None:

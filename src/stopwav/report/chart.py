@@ -21,6 +21,8 @@ VALUES = ",.3~r"
 # The JavaScript engine that draws charts for files reserves 64 GiB of addresses, and aborts the process without them;
 # it only takes this much where it bundles the scripts of a page.
 DRAWING_BYTES, BUNDLING_BYTES = 72e9, 1e9
+# Where SVG names one of its parts, and where it refers to it.
+_SVG_ID = re.compile(r'(\bid="|url\(#|href="#)')
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif"
 
 
@@ -68,6 +70,18 @@ def chart_svg(spec: Mapping[str, Any]) -> str:
 def chart_png(spec: Mapping[str, Any], scale: float = 2.0) -> bytes:
     """The chart as a PNG image, on light ground, at twice the size in pixels for sharp screens."""
     return bytes(_renderer().vegalite_to_png(_for_file(spec), scale=scale))
+
+
+def chart_drawing(spec: Mapping[str, Any], prefix: str) -> str:
+    """The chart as an SVG element in the palette of a page, without its legend; `prefix` makes its ids unique there."""
+    drawn = {**_encodable(dict(spec)), "width": FILE_WIDTH}
+    drawn["config"] = {**drawn["config"], "legend": {"disable": True}}
+    return _SVG_ID.sub(rf"\g<1>{prefix}", str(_renderer().vegalite_to_svg(drawn)))
+
+
+def altair_chart(chart: Chart) -> Any:
+    """The chart as an object of Altair, on light ground."""
+    return alt.Chart.from_dict({**_for_file(chart.spec), "title": chart.title})
 
 
 def _renderer(address_space_bytes: float = DRAWING_BYTES) -> Any:

@@ -46,9 +46,8 @@ def csv_table(runs: Iterable[Run]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, dialect="excel")
     writer.writerow(COLUMNS)
-    for record, results, failure_codes in runs:
-        for result in results:
-            writer.writerows(_rows(record, result, failure_codes))
+    for run in runs:
+        writer.writerows([_written(value) for value in row] for _, row in metric_rows(run))
     return text.getvalue()
 
 
@@ -77,16 +76,27 @@ def csv_texts(runs: Iterable[tuple[Record, Iterable[tuple[str, Mapping[str, Any]
     return text.getvalue()
 
 
-def _rows(record: Record, result: Result, failure_codes: tuple[str, ...]) -> Iterator[list[object]]:
-    place = [_text(str(record.path)), _text(result.name)]
-    if not result.metrics:
-        reasons = (warning.message for warning in result.warnings if warning.code.startswith(failure_codes))
-        reason = next(reasons, "nothing was measured")
-        yield [*place, "status", "", "", "", 0, "", _text(f"{result.status}: {reason}"), ""]
-    for name, estimate in result.metrics.items():
-        numbers = ["" if number is None else repr(number) for number in (estimate.value, estimate.low, estimate.high)]
-        texts = _text(estimate.unit), _text(estimate.note), str(estimate.rough).lower()
-        yield [*place, _text(name), *numbers, estimate.n, *texts]
+def metric_rows(run: Run) -> Iterator[tuple[Result, tuple[Any, ...]]]:
+    """Yield a row per result and metric with its result: values as they are, in the order of `COLUMNS`."""
+    record, results, failure_codes = run
+    for result in results:
+        place = (str(record.path), result.name)
+        if not result.metrics:
+            reasons = (warning.message for warning in result.warnings if warning.code.startswith(failure_codes))
+            note = f"{result.status}: {next(reasons, 'nothing was measured')}"
+            yield result, (*place, "status", None, None, None, 0, "", note, None)
+        for name, estimate in result.metrics.items():
+            numbers = (estimate.value, estimate.low, estimate.high, estimate.n)
+            yield result, (*place, name, *numbers, estimate.unit, estimate.note, estimate.rough)
+
+
+def _written(value: object) -> object:
+    """A value as a field of CSV: numbers in full, texts on one line, nothing where there is none."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return repr(value)
+    return _text(value) if isinstance(value, str) else value
 
 
 def _text(text: str) -> str:

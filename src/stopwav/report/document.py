@@ -115,10 +115,11 @@ class Lines:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence. A quiet one explains, and is set back."""
+    """A sentence. A quiet one explains, and is set back; a scripted one is true only where the page's script runs."""
 
     text: str
     quiet: bool = True
+    scripted: bool = False
     media: tuple[Medium, ...] = EVERYWHERE
 
 

@@ -73,7 +73,21 @@ def _context(index: int, section: PageSection, drawn: Drawn) -> dict[str, Any]:
     packed, missing = ("", "") if document.record is None else _raw(document.record)
     blobs = {**drawn.blobs, f"s{index}-raw": packed} if packed else dict(drawn.blobs)
     return {
-        "prefix": f"s{index}-",
+        **head_of(document, f"s{index}-"),
+        "html": drawn.html,
+        "blobs": {key: Markup(value) for key, value in blobs.items()},
+        "raw": document.record is not None,
+        "raw_missing": missing,
+        "raw_name": "" if document.record is None else plain(document.record.path.name, 120),
+        "raw_size": format_bytes(float(len(packed) * 3 // 4)) if packed else "",
+        "metrics": [row for result in document.measured for row in _metric_rows(section, result)],
+    }
+
+
+def head_of(document: Document, prefix: str) -> dict[str, Any]:
+    """The title, findings, warnings and origin of a document, as the templates take them."""
+    return {
+        "prefix": prefix,
         "heading": plain(document.title, 200),
         "facts": [] if document.record is None else facts(document.record, document.rounds),
         # A number stays on one line with its unit.
@@ -82,13 +96,6 @@ def _context(index: int, section: PageSection, drawn: Drawn) -> dict[str, Any]:
             for finding in document.findings
         ],
         "footnotes": footnotes(document.warned),
-        "html": drawn.html,
-        "blobs": {key: Markup(value) for key, value in blobs.items()},
-        "raw": document.record is not None,
-        "raw_missing": missing,
-        "raw_name": "" if document.record is None else plain(document.record.path.name, 120),
-        "raw_size": format_bytes(float(len(packed) * 3 // 4)) if packed else "",
-        "metrics": [row for result in document.measured for row in _metric_rows(section, result)],
     }
 
 
@@ -167,8 +174,13 @@ class Number:
     footnotes: tuple[Footnote, ...]
 
 
-def draw_blocks(document: Document, charts: Mapping[str, Chart], prefix: str) -> Drawn:
-    """Return the blocks of a document; `prefix` makes the ids of its elements unique on the page."""
+def draw_blocks(
+    document: Document, charts: Mapping[str, Chart], prefix: str, drawings: Mapping[str, Markup] | None = None
+) -> Drawn:
+    """Return the blocks of a document; `prefix` makes the ids of its elements unique on the page.
+
+    `drawings` are charts by name that stand where the page's script would draw them.
+    """
     blocks = [*shown(document.blocks, "page"), *legend(document, "page", every_metric=True)]
     named = list(dict.fromkeys(_figure_names(blocks, list(charts))))
     ids = {name: f"{prefix}chart-{index}" for index, name in enumerate(named)}
@@ -189,6 +201,7 @@ def draw_blocks(document: Document, charts: Mapping[str, Chart], prefix: str) ->
         longest_note=LONGEST_NOTE,
         label=_label,
         batch=BATCH,
+        drawings=drawings or {},
     )
     return Drawn(Markup(html), {ids[name]: charts[name] for name in named}, _blobs(blocks, prefix))
 

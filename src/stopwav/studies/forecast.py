@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Record, paths_in, read_first_pieces, read_header
+from stopwav.record import Header, Record, read_first_pieces, read_header
 from stopwav.speech.audio_file import duration_s
 from stopwav.speech.corpus import Corpus
+from stopwav.studies.run_folder import paths_in
 from stopwav.studies.spec import StudySpec
 from stopwav.studies.stored_fields import UNREADABLE
 from stopwav.studies.study import Study, find_study, study_names

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from stopwav.errors import StopwavError
 from stopwav.measure.launcher import ask_machine
-from stopwav.record import Header, Record, new_path, paths_in, read_header
+from stopwav.record import Header, Record, read_header
 from stopwav.studies.budget import BudgetedSpec, budget_text, is_finished
 from stopwav.studies.digests import changed_file, missing_file
 from stopwav.studies.launch.run import machine_launcher, where_it_ran
-from stopwav.studies.run_folder import closed_reason
+from stopwav.studies.run_folder import closed_reason, new_path, paths_in
 from stopwav.studies.spec import StudySpec
 from stopwav.studies.stored_fields import readable
 

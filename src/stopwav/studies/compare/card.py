@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stopwav.errors import StopwavError
@@ -13,7 +13,7 @@ from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
 from stopwav.studies.compare.run_data import RunData, rounds_of
 from stopwav.studies.compare.verdicts import ENERGY, FEWEST_TO_DECIDE, PairVerdict, length_verdicts, overall_verdicts
-from stopwav.studies.study import StudyRun
+from stopwav.studies.study import StudyRun, lazily
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Card:
     by_length: tuple[PairVerdict, ...]
     pareto: Pareto
     expectations: tuple[JudgedExpectation, ...]
+    # The run that it is of, whose names and charts it is shown with.
+    run: StudyRun | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as `--json` prints it."""
@@ -58,6 +60,13 @@ class Card:
             "expectations": [expectation.to_json() for expectation in self.expectations],
         }
 
+    def _repr_html_(self) -> str | None:
+        """Return the verdicts, the hypotheses and the Pareto front, as Jupyter shows them."""
+        return None if self.run is None else str(_card_html(self.run))
+
+
+_card_html = lazily("stopwav.studies.compare.card_document", "card_html")
+
 
 def card(record: Record) -> Card:
     """Return the decisions of a comparison, computed again from its raw observations.
@@ -67,18 +76,18 @@ def card(record: Record) -> Card:
     """
     if record.header.study != "compare":
         raise StopwavError(f"{record.path}: a run of {record.header.study!r}; only a run of 'compare' has a card")
-    run = StudyRun(record)
-    return make_card(run.view["data"], run.results)
+    return make_card(StudyRun(record))
 
 
-def make_card(data: RunData, results: Sequence[Result]) -> Card:
+def make_card(run: StudyRun) -> Card:
     """Return the decisions of a comparison from what its run holds and from its results."""
+    data: RunData = run.view["data"]
     names = [engine.name for engine in data.engines]
     verdicts, by_length = overall_verdicts(data), length_verdicts(data)
     expectations = [
         judge(parse_expectation(text, names, data.spec.frames), (*verdicts, *by_length)) for text in data.spec.expect
     ]
-    return Card(tuple(names), verdicts, by_length, _pareto(data, results), tuple(expectations))
+    return Card(tuple(names), verdicts, by_length, _pareto(data, run.results), tuple(expectations), run)
 
 
 def _pareto(data: RunData, results: Sequence[Result]) -> Pareto:

@@ -72,28 +72,32 @@ _UNITS = {("s", 1e3): ", ms", ("J", 1.0): ", J", ("W", 1.0): ", W"}
 def compare_document(run: StudyRun, detail: Detail) -> Document:
     """Return the summary, verdicts, hypotheses, Pareto front, latency and energy over length, and parameters."""
     comparison = comparison_of(run)
-    subject = listed([shortened(engine.name, 60) for engine in comparison.engines])
-    if len(comparison.engines) > MOST_NAMES_IN_TITLE:
-        subject = f"{len(comparison.engines)} engines"
     named = [replace(result, name=comparison.lettered(result)) for result in run.results]
     return Document(
-        title=f"Comparison of {subject}",
+        title=f"Comparison of {subject_of(comparison)}",
         blocks=(
             *_engine_list(comparison),
             Section("Summary", tuple(_summary(comparison))),
-            *_verdicts(comparison),
-            *_expectations(comparison.card.expectations),
-            *_pareto(comparison),
+            *verdict_blocks(comparison),
+            *expectation_blocks(comparison.card.expectations),
+            *pareto_blocks(comparison),
             Section("Over the length of the input", tuple(_over_length(comparison))),
             *_parameters(comparison),
         ),
-        findings=tuple(_findings(comparison)),
+        findings=tuple(findings_of(comparison)),
         record=run.record,
         # Every engine, so that a warning about all of them is shown as such; of the lengths those with warnings.
         warned=tuple(result for result in named if result.warnings or result.kind == "engine"),
         measured=tuple(result for result in named if result.metrics),
         doubts=_doubts,
     )
+
+
+def subject_of(comparison: Comparison) -> str:
+    """Return the engines by name, or how many they are."""
+    if len(comparison.engines) > MOST_NAMES_IN_TITLE:
+        return f"{len(comparison.engines)} engines"
+    return listed([shortened(engine.name, 60) for engine in comparison.engines])
 
 
 def _engine_list(comparison: Comparison) -> Iterator[Block]:
@@ -181,8 +185,8 @@ def _titled(title: str, table: Table) -> tuple[Table, Table]:
     return replace(table, title=title, media=TEXT), replace(table, media=PAGE)
 
 
-def _verdicts(comparison: Comparison) -> Iterator[Block]:
-    """The table of verdicts: a row per pair, a column per metric."""
+def verdict_blocks(comparison: Comparison) -> Iterator[Block]:
+    """Yield the table of verdicts: a row per pair, a column per metric."""
     by_pair: dict[tuple[str, str], list[PairVerdict]] = {}
     for verdict in comparison.card.verdicts:
         by_pair.setdefault((verdict.a, verdict.b), []).append(verdict)
@@ -202,15 +206,16 @@ def _verdicts(comparison: Comparison) -> Iterator[Block]:
     yield Section("Verdicts", _titled("Verdicts", table))
 
 
-def _expectations(expectations: Sequence[JudgedExpectation]) -> Iterator[Block]:
+def expectation_blocks(expectations: Sequence[JudgedExpectation]) -> Iterator[Block]:
+    """Yield the hypotheses that the run was made for, each with its judgement."""
     lines = tuple(expectation_text(judged) for judged in expectations)
     if lines:
         title = "Expected before the run"
         yield Section(title, (Lines(title, lines, media=TEXT), Lines("", lines, media=PAGE)))
 
 
-def _pareto(comparison: Comparison) -> Iterator[Block]:
-    """The Pareto front on the page: a chart, or a sentence where fewer than two engines have a place in it."""
+def pareto_blocks(comparison: Comparison) -> Iterator[Block]:
+    """Yield the Pareto front on the page: a chart, or a sentence where fewer than two engines have a place in it."""
     if len(comparison.engines) > 1:
         figure = Figures((("pareto",),))
         sentence = Note(f"{pareto_text(comparison)}.", quiet=False)
@@ -282,8 +287,8 @@ def _doubts(code: str, metric: str) -> bool:
     return code in ("languages", NO_TRANSCRIPT) and metric in ERROR_RATES
 
 
-def _findings(comparison: Comparison) -> Iterator[str]:
-    """The Pareto front, the judged hypotheses and a sentence per pair; of a single engine, its speed."""
+def findings_of(comparison: Comparison) -> Iterator[str]:
+    """Yield the Pareto front, the judged hypotheses and a sentence per pair; of a single engine, its speed."""
     count = len(comparison.engines)
     if count > 1:
         yield pareto_text(comparison)

@@ -8,7 +8,7 @@ from typing import Any
 
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.rounds import Measurement, Round
-from stopwav.record import Header, Record, Result, paths_in, read_header
+from stopwav.record import Header, Record, Result, read_header
 from stopwav.stats import FEWEST_POINTS, Estimate, GrowthFit, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE
@@ -22,6 +22,7 @@ from stopwav.studies.grid.real_time import implausible, more_s, real_time_verdic
 from stopwav.studies.grid.spec import GridSpec, device_of
 from stopwav.studies.grid.traces import trace_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
+from stopwav.studies.run_folder import paths_in
 from stopwav.studies.stored_rounds import failure_message
 from stopwav.studies.study import check_run, study_of
 

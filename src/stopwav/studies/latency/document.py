@@ -289,7 +289,7 @@ def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
 
 def _page_blocks(run: StudyRun, explanation: Explanation | None, verdicts: EngineVerdicts | None) -> tuple[Block, ...]:
     results, view = run.results, run.view
-    sections = [Section("At a glance", (_glance(results), Note(_GLANCE_NOTE)))]
+    sections = [Section("At a glance", (_glance(results), *_GLANCE_NOTES))]
     if explanation is not None:
         sections.append(Section(f"What would help {explanation.base}", tuple(_explanation_blocks(explanation, ""))))
     if view["timelines"]:
@@ -311,9 +311,9 @@ def _page_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
     return (*sections, Section("The engines", (Facts(cards),)))
 
 
-_GLANCE_NOTE = (
-    "In brackets: 95 % interval. Point at a number, or move to it with the Tab key, for its definition. Click a "
-    "heading to sort. † has a note."
+_GLANCE_NOTES = (
+    Note("In brackets: 95 % interval. † has a note."),
+    Note("Point at a number, or Tab to it, for its definition. Click a heading to sort.", scripted=True),
 )
 _TIMELINE_NOTE = (
     "Each engine’s chunks are drawn from the start to the end of their processing, pale while they queue; a tick marks "

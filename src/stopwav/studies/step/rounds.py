@@ -10,8 +10,9 @@ from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.training_step import TrainingJob
 from stopwav.piece import Piece
 from stopwav.profiling.schedule import parse_schedule
-from stopwav.record import Record, new_path
+from stopwav.record import Record
 from stopwav.studies.piece_kinds import finish_run
+from stopwav.studies.run_folder import new_path
 from stopwav.studies.spec import make_header
 from stopwav.studies.step.spec import STEPS, StepSpec
 from stopwav.studies.step.step_runner import StepRunner
