@@ -91,7 +91,7 @@ def test_a_slow_module_is_found_in_the_tree_of_a_step(tmp_path: Path) -> None:
     text = render_markdown(diff_document(compared))
     assert "\u2003\u2003conv" in text
     assert "encoder.conv: slower in time; bigger in saved activations; larger in share" in text
-    assert "of 11 parts: the outermost, and those that changed" in text
+    assert "5 of 6 parts: the outermost, and those that changed" in text
 
 
 def test_a_module_that_is_gone_is_named_and_not_missing(tmp_path: Path) -> None:
@@ -100,7 +100,8 @@ def test_a_module_that_is_gone_is_named_and_not_missing(tmp_path: Path) -> None:
     def renamed(piece: Piece) -> Any:
         data = piece.data
         if piece.key[0] == "ready":
-            rows = [{**row, "path": row["path"].replace("joiner", "joint")} for row in data["modules"]]
+            names = dict.fromkeys(("path", "folded"), "joint")
+            rows = [{**row, **names} if row["path"] == "joiner" else row for row in data["modules"]]
             data = {**data, "modules": rows}
         if piece.key[0] == "step":
             for part in data["watched"]["parts"]:

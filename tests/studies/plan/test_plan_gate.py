@@ -106,6 +106,7 @@ def test_exit_codes_json_and_markdown(tmp_path: Path) -> None:
     comment = tmp_path / "gate.md"
     holds = gated("rtf < 100", "--gate", "--json", "--markdown", comment)
     assert holds.code == 0, holds.stderr
+    assert "to resume: a new one begins" in holds.stderr
     (row,) = json.loads(holds.stdout)["runs"]
     assert row["gate"]["passed"]
     (judged,) = row["gate"]["requirements"]
