@@ -21,8 +21,8 @@ Runs = Annotated[
     list[str],
     typer.Argument(
         metavar="[BASELINE] RUN",
-        help="Two run files, or with --require one; a folder, or `latest`, stands for its newest complete run; with "
-        "--race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more run files of the same thing.",
+        help="Two run files, or with --require one; a folder, or `latest`, stands for its newest complete run. With "
+        "--race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more runs of the same thing.",
     ),
 ]
 Race = Annotated[
@@ -141,10 +141,7 @@ def gate(
         _gate_alone(runs, require, allow_incomplete, markdown, json)
         return
     else:
-        files = _two(runs, "a baseline and a run, got run files", "--calibrate takes three or more")
-        judged = gates.gate(
-            *map(report_choice, choose_pair(*files)), **terms, force=force, allow_incomplete=allow_incomplete
-        )
+        judged = gates.gate(*_chosen(runs), **terms, force=force, allow_incomplete=allow_incomplete)
     _show(gate_document(judged), judged.to_json(), markdown, json, [judged.diff.a, judged.diff.b])
     end_with(code if code is not None else 0 if judged.passed else EXIT_VIOLATED)
 
