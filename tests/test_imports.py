@@ -41,6 +41,8 @@ ALLOWED = {
         "report",
         "cli",
     },
+    # What users call in their tests.
+    "testing": {"record", "report", "studies"},
     # The verbs that belong to no study: each calls the function of its name.
     "cli": {
         "stats",

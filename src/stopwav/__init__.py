@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from stopwav.studies.plan.run import run
     from stopwav.studies.step.run import step
     from stopwav.studies.study import results
+    from stopwav.testing.requirement import require
 
 __version__ = "0.1.0"
 
@@ -114,6 +115,7 @@ _LAZY = {
     "profile": "stopwav.profiling.calls",
     "profile_steps": "stopwav.profiling.steps",
     "profiles": "stopwav.profiling.calls",
+    "require": "stopwav.testing.requirement",
     "results": "stopwav.studies.study",
     "run": "stopwav.studies.plan.run",
     "save_baseline": "stopwav.studies.diff.baseline",
@@ -180,6 +182,7 @@ __all__ = [
     "profile_steps",
     "profiles",
     "race",
+    "require",
     "results",
     "run",
     "save_baseline",

@@ -21,8 +21,8 @@ Runs = Annotated[
     list[str],
     typer.Argument(
         metavar="[BASELINE] RUN",
-        help="Two run files, or with --require one; a folder, or `latest`, stands for its newest complete run; with "
-        "--race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more run files of one thing.",
+        help="Two run files, or with --require one; a folder, or `latest`, stands for its newest complete run. With "
+        "--race two engines, as NAME[:SOURCE][,key=value…]; with --calibrate three or more runs of the same thing.",
     ),
 ]
 Race = Annotated[

@@ -36,7 +36,8 @@ def frame_levels_db(audio: Audio) -> NDArray[np.float64]:
     size = max(1, round(FRAME_S * audio.sample_rate_hz))
     frames = audio.samples[: len(audio.samples) // size * size].reshape(-1, size)
     power = np.square(frames, dtype=np.float64).mean(axis=1)
-    return 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
+    levels_db: NDArray[np.float64] = 10 * np.log10(np.maximum(power, 10 ** (LOWEST_DB / 10)))
+    return levels_db
 
 
 def silence_share(levels_db: NDArray[np.float64]) -> float:

@@ -82,7 +82,7 @@ def corpus(
     if not time_limit_s > 0:
         raise StopwavError(f"a time limit of {time_limit_s:g} s is not possible; give seconds above 0")
     begin_s = monotonic()
-    loaded = load_corpus(source, None if words is None else Path(words), progress)
+    loaded = load_corpus(source, None if words is None else Path(words), progress=progress)
     drawn = list(loaded.utterances)
     random.Random(seed).shuffle(drawn)
     headers = _read_headers(drawn, begin_s + HEADER_SHARE * time_limit_s, progress)

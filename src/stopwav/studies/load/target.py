@@ -112,28 +112,16 @@ class Target:
         if failed is not None:
             self.close()
             return failed
-        answers = [outcome.value for outcome in outcomes]
-        return Outcome(
-            "ok",
-            {
-                "target": self.facts,
-                "ramp_s": schedule.ramp_s,
-                "steady_s": schedule.steady_s,
-                "ended_s": max(answer["ended_s"] for answer in answers),
-                "server_end": server_end,
-                "prime_s": primed.value,
-                "processors": [answer["processor"] for answer in answers],
-                **({"clocks": [offset.to_json() for offset in offsets]} if offsets else {}),
-                "sessions": [
-                    {**session, **({"client": index} if index else {})}
-                    for index, answer in enumerate(answers)
-                    for session in answer["sessions"]
-                ],
-                "faults": [fault for answer in answers for fault in answer["faults"]],
-                "looks": [look.to_json() for look in watch.looks],
-                "energy": energy.result.to_json(),
-            },
-        )
+        watched = {
+            "ended_s": max(outcome.value["ended_s"] for outcome in outcomes),
+            "server_end": server_end,
+            "prime_s": primed.value,
+            **({"clocks": [offset.to_json() for offset in offsets]} if offsets else {}),
+            "looks": [look.to_json() for look in watch.looks],
+            "energy": energy.result.to_json(),
+        }
+        facts = {"target": self.facts, "ramp_s": schedule.ramp_s, "steady_s": schedule.steady_s}
+        return Outcome("ok", {**facts, **watched, **_pooled([outcome.value for outcome in outcomes])})
 
     def close(self) -> None:
         """End the clients, and the server where it is ours; the next level starts them again."""
@@ -208,6 +196,19 @@ class Target:
             client.ask(method, *own, time_limit_s=limit_s) for client, own in zip(self._clients, arguments, strict=True)
         ]
         return [future.result() for future in asked]
+
+
+def _pooled(answers: Sequence[Any]) -> dict[str, Any]:
+    """What the clients saw together: each session, with the client that had it where that is not the first."""
+    return {
+        "processors": [answer["processor"] for answer in answers],
+        "sessions": [
+            {**session, **({"client": index} if index else {})}
+            for index, answer in enumerate(answers)
+            for session in answer["sessions"]
+        ],
+        "faults": [fault for answer in answers for fault in answer["faults"]],
+    }
 
 
 def fault_plans(streams: int, seed: int, schedule: LevelSchedule) -> tuple[FaultPlan, ...]:
