@@ -188,7 +188,7 @@ class _Model:
     def _edges(self, samples: int, frames: int) -> NDArray[np.float64]:
         """The borders between frames, in samples: by the model's own step where it states one."""
         step = getattr(self._model.config, "inputs_to_logits_ratio", None) or samples / max(1, frames)
-        edges: NDArray[np.float64] = np.arange(frames + 1) * float(step)
+        edges: NDArray[np.float64] = np.arange(frames + 1, dtype=np.float64) * float(step)
         return edges
 
     def _frames(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:

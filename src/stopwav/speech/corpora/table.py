@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from stopwav.errors import StopwavError
 from stopwav.speech.corpora.name import CorpusName
@@ -79,7 +80,7 @@ def _rows(path: Path, problems: list[Problem]) -> Iterator[tuple[str, list[str]]
     first = text.split("\n", 1)[0]
     tabs = path.suffix.lower() == ".tsv"
     # Quotes are ordinary characters in a TSV: Common Voice's sentences have them.
-    quoting = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
     delimiter = "\t" if tabs else max(_DELIMITERS, key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
     while True:
