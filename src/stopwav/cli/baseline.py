@@ -11,7 +11,7 @@ import typer
 from stopwav.cli.diff import Force, Threshold, parse_threshold
 from stopwav.cli.gate import AllowIncomplete, FailOn, Markdown, Thresholds
 from stopwav.cli.options import Json
-from stopwav.studies.diff.baseline import DEFAULT_NAME, DEFAULT_STORE, compare_baseline, list_baselines, save_baseline
+from stopwav.studies.diff.baseline import DEFAULT_NAME, DEFAULT_STORE, compare_baseline, list_baselines, save_baselines
 from stopwav.studies.diff.gate import CONDITIONS, read_thresholds
 from stopwav.studies.run_choice import choose_run
 
@@ -34,21 +34,24 @@ RunName = Annotated[
 
 @baseline.command()
 def save(
-    run: RunName,
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN", help="Run files; a folder, or `latest`, stands for its newest complete run."),
+    ],
     name: Name = DEFAULT_NAME,
     folder: Folder = DEFAULT_STORE,
     allow_incomplete: AllowIncomplete = False,
     json: Json = False,
 ) -> None:
-    """Keep a run as the baseline of its machine and study; one of that name is replaced."""
+    """Keep runs as the baselines of their machine and study; one of that name is replaced."""
     from stopwav.cli.output import print_json, report_choice
 
-    path = report_choice(choose_run(run))
-    saved = save_baseline(path, name=name, folder=folder, allow_incomplete=allow_incomplete)
+    paths = [report_choice(choose_run(run)) for run in runs]
+    saved = save_baselines(paths, name=name, folder=folder, allow_incomplete=allow_incomplete)
     if json:
-        print_json(saved.to_json())
-    else:
-        print(f"{saved.study} baseline {saved.name} of machine {saved.machine}: {saved.path}")
+        print_json({"folder": str(folder), "baselines": [baseline.to_json() for baseline in saved]})
+    for baseline in [] if json else saved:
+        print(f"{baseline.study} baseline {baseline.name} of machine {baseline.machine}: {baseline.path}")
 
 
 @baseline.command("list")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, read_header
+from stopwav.record import Header, Record, read_header
 from stopwav.stats import DEFAULT_THRESHOLD
 from stopwav.studies.diff.diff import Run, read_run
 from stopwav.studies.diff.gate import CONDITIONS, Gate, check_complete, check_conditions, gate
@@ -100,19 +100,39 @@ def save_baseline(
     run: Run, *, name: str = DEFAULT_NAME, folder: Path | str = DEFAULT_STORE, allow_incomplete: bool = False
 ) -> Baseline:
     """Keep a run as the baseline of its machine and study, in place of an earlier one of that name, and return it."""
-    record = read_run(run)
-    check_complete(record, allow_incomplete)
-    path = place_of(Path(folder), record.header, name, record.path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    return save_baselines([run], name=name, folder=folder, allow_incomplete=allow_incomplete)[0]
+
+
+def save_baselines(
+    runs: Sequence[Run], *, name: str = DEFAULT_NAME, folder: Path | str = DEFAULT_STORE, allow_incomplete: bool = False
+) -> list[Baseline]:
+    """Keep runs as baselines of one name, all or none: two of one machine and study would replace each other."""
+    places: dict[Path, Record] = {}
+    for record in map(read_run, runs):
+        check_complete(record, allow_incomplete)
+        path = place_of(Path(folder), record.header, name, record.path)
+        if path in places:
+            raise StopwavError(
+                f"{places[path].path} and {record.path} are both {record.header.study} runs of one machine; save each "
+                "under a --name of its own"
+            )
+        places[path] = record
+    for path, record in places.items():
+        _copy(record.path, path)
+    return [_baseline(path, record.header) for path, record in places.items()]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file whole or not at all."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(record.path, temporary)
-        temporary.replace(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, temporary)
+        temporary.replace(target)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise StopwavError(f"{path}: cannot be written ({error.strerror}); name another folder") from error
-    return _baseline(path, record.header)
+        raise StopwavError(f"{target}: cannot be written ({error.strerror}); name another folder") from error
 
 
 def list_baselines(folder: Path | str = DEFAULT_STORE) -> list[Baseline]:
