@@ -37,9 +37,12 @@ class SmallStudy:
 
     def run(self, save: Path, **settings: Any) -> Record:
         """Measure it."""
-        return find_study(self._study).run(**self._settings, save=save, **{"rounds": 1, **settings})
+        return find_study(self._study).run(**{**self._settings, "save": save, "rounds": 1, **settings})
 
 
 def planned(record: Record) -> set[tuple[str | int, ...]]:
-    """The keys of the pieces that a run plans: the loads are those of processes, however many there were."""
-    return {key for key in record.keys if key[0] != "load"}
+    """The keys of the pieces that a run plans.
+
+    Loads are those of processes, however many there were; a cell needs a process of its own unless another opened one.
+    """
+    return {key for key in record.keys if key[0] not in ("load", "own")}

@@ -138,16 +138,19 @@ def test_doctor_prints_every_node(nodes: RayNodes) -> None:
 @pytest.mark.parametrize("study", ["latency", "compare"])
 def test_machines_that_share_a_corpus_measure_each_utterance_once(study: str, nodes: RayNodes, tmp_path: Path) -> None:
     small = SmallStudy(study, tmp_path)
-    local = small.run(tmp_path / "local")
-    shared = small.run(tmp_path / "ray", on=nodes.on, machines=NODES)
+    # Long enough that the other machines are there before all is done.
+    slow = ["fake,service_ms=200", "fake,service_ms=200,final=one"]
+    more = {"samples": 20} if study == "compare" else {}
+    local = small.run(tmp_path / "local", **more)
+    shared = small.run(tmp_path / "ray", on=nodes.on, machines=NODES, engines=slow, **more)
     assert shared.complete
     kind = "stream" if study == "latency" else "sample"
-    assert {key for key in shared.keys if key[0] == kind} == {key for key in local.keys if key[0] == kind}
-    machines = {piece.machine for piece in shared.pieces if piece.key[0] == kind}
-    assert 1 < len(machines) <= NODES
-    # The engines of one utterance were on one machine.
-    by_utterance: dict[object, set[str]] = {}
+    machines: dict[object, set[str]] = {}
     for piece in shared.pieces:
         if piece.key[0] == kind:
-            by_utterance.setdefault(piece.key[3], set()).add(piece.machine)
-    assert all(len(machines) == 1 for machines in by_utterance.values())
+            machines.setdefault(piece.key[3], set()).add(piece.machine)
+    assert machines.keys() == {key[3] for key in local.keys if key[0] == kind}
+    assert len([key for key in shared.keys if key[0] == kind]) == 2 * len(machines)
+    # The engines of one utterance were on one machine, and the utterances on several.
+    assert all(len(of_utterance) == 1 for of_utterance in machines.values())
+    assert 1 < len(set.union(*machines.values())) <= NODES

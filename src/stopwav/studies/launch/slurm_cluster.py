@@ -99,7 +99,10 @@ class SlurmCluster:
         token, arguments = self._callbacks.invitation()
         FOLDER.mkdir(mode=0o700, exist_ok=True)  # the key of the callbacks is in the job's script
         kind = self._submitit.LocalExecutor if self._destination.address else self._submitit.SlurmExecutor
-        executor = kind(folder=FOLDER / "%j")
+        try:
+            executor = kind(folder=FOLDER / "%j")
+        except RuntimeError as error:  # there is no sbatch
+            raise StopwavError(f"--on {self._destination}: this machine has no sbatch and srun ({error})") from None
         if not self._destination.address:
             executor.update_parameters(**self._parameters, **more)
         try:
