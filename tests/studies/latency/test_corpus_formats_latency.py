@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import command
-from written_corpora import FORMATS, Spoken, Written, folder, make_spoken, write_ctm
+from written_corpora import FORMATS, Spoken, Written, folder, kaldi, make_spoken, manifest, write_ctm
 
 from stopwav.record import Record
 
@@ -41,7 +41,10 @@ class Hearing:
         return [Hypothesis(" ".join(WORDS[: self.heard]))]
 """
 # The speed of this machine, which no corpus changes.
-OF_THE_MACHINE = ("rtf", "rtfx", "load_time", "backlog_slope", "peak_host_bytes", "growth_host_bytes")
+OF_THE_MACHINE = (
+    *("rtf", "rtfx", "load_time", "backlog_slope", "share_waiting", "share_computing"),
+    *("peak_host_bytes", "peak_host_over_baseline_bytes"),
+)
 # The delays of the script are tenths of a second; a busy machine adds some milliseconds to each.
 SLACK_S = 0.03
 
@@ -85,7 +88,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any],
     return values, streams
 
 
-@pytest.mark.parametrize("write", FORMATS, ids=lambda write: write.__name__)
+@pytest.mark.parametrize(
+    "write", [each for each in FORMATS if each not in (manifest, kaldi)], ids=lambda write: write.__name__
+)
 def test_the_numbers_are_those_of_the_folder(
     write: Callable[[Path, Sequence[Spoken]], Written],
     reference: tuple[dict[str, Any], list[list[object]]],
