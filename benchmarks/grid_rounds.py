@@ -28,7 +28,8 @@ from stopwav.record import Record
 from stopwav.stats import summarise_rounds
 from stopwav.stats.change import ask_ratio
 from stopwav.stats.estimate import scaled
-from stopwav.studies.grid.cell import GridCell, measurements
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import measurements
 
 HEADER = (
     "| duration × batch | RTF, one process | RTF, a process each | one / each | agree | peak, one | peak, each |\n"

@@ -32,7 +32,8 @@ from stopwav.stats import Estimate
 from stopwav.stats.change import Change, ask_ratio
 from stopwav.stats.estimate import scaled
 from stopwav.studies.budget import planned_rounds
-from stopwav.studies.grid.cell import cells_of, exact, measurements
+from stopwav.studies.grid.cell import exact
+from stopwav.studies.grid.cells import cells_of, measurements
 from stopwav.studies.grid.spec import GridSpec
 
 # A turn is killed after up to so many pieces, and then up to so many seconds: before its first piece, or within a later

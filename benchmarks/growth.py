@@ -32,8 +32,8 @@ from stopwav.engines.protocol import EngineInfo
 from stopwav.measure.machine import describe
 from stopwav.piece import Piece
 from stopwav.record import Header, Record
-from stopwav.speech.corpus import load_corpus
 from stopwav.speech.audio_file import duration_s
+from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import Chunk, Stage, Trace, trace_of
 from stopwav.speech.normaliser import default_normaliser, make_normaliser
 from stopwav.speech.utterance import Corpus, Utterance, Word

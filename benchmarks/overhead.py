@@ -18,7 +18,7 @@ from stopwav.speech.corpus import Utterance
 from stopwav.speech.events import Hypothesis
 from stopwav.speech.stored_trace import trace_from_json
 from stopwav.stats import nearest_rank
-from stopwav.studies.latency.streams import StreamRunner
+from stopwav.studies.latency.stream_runner import StreamRunner
 
 CHUNKS = 5_000
 CHUNK_MS = 10

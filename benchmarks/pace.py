@@ -17,7 +17,7 @@ from stopwav.speech.events import Trace
 from stopwav.speech.latency import reconstructed_lags
 from stopwav.speech.stored_trace import trace_from_json
 from stopwav.stats import nearest_rank
-from stopwav.studies.latency.streams import StreamRunner
+from stopwav.studies.latency.stream_runner import StreamRunner
 
 PACES: tuple[Pace, ...] = ("virtual", "real", "idle")
 

@@ -201,6 +201,19 @@ def test_no_study_imports_torch_or_altair() -> None:
     assert not loaded & {"torch", "altair", "vl_convert"}
 
 
+# What a fresh process of a study imports before the engine's own module.
+WORKERS = [
+    "studies.latency.stream_runner", "studies.latency.server_streams", "studies.grid.cell",
+    "studies.compare.engine_runner", "engines.inspection", "servers.serve.host", "measure.visit",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+def test_a_worker_starts_without_what_only_the_run_needs(worker: str) -> None:
+    loaded = modules_after(f"import stopwav.{worker}")
+    assert not loaded & {"pydantic", "rich", "typer", "jinja2", "altair", "torch", "stopwav.record"}
+
+
 def test_measure_is_a_function_whatever_was_imported_before() -> None:
     for code in ("import stopwav", "from stopwav.measure.clock import WallClock; import stopwav"):
         assert modules_after(f"{code}; assert callable(stopwav.measure)")

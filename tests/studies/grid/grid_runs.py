@@ -9,7 +9,8 @@ from stopwav import Plan, Round
 from stopwav.measure.memory import EXACT, HostPeak
 from stopwav.measure.sampler import Samples
 from stopwav.record import Header, Record
-from stopwav.studies.grid.cell import GridCell, cell_place, round_order
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import cell_place, round_order
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import round_to_piece
 

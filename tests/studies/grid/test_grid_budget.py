@@ -12,7 +12,8 @@ from test_grid_study import by_place
 import stopwav
 from stopwav.record import Record
 from stopwav.studies.budget import Budget, spent_s
-from stopwav.studies.grid.cell import GridCell, cell_place, rising_cells
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import cell_place, rising_cells
 from stopwav.studies.grid.costs import Costs, costs_of
 from stopwav.studies.grid.schedule import Spending, choose_cells, is_open, sweep_visit_s
 from stopwav.studies.grid.spec import GridSpec

@@ -13,7 +13,8 @@ import stopwav
 from stopwav import Round
 from stopwav.record import Header, Record, now
 from stopwav.studies.audio_input import BUNDLED, audio_digest
-from stopwav.studies.grid.cell import GridCell, cell_place
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import cell_place
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import round_to_piece
 

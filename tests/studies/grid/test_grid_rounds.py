@@ -11,7 +11,8 @@ from test_grid_study import by_place
 
 from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.record import Record
-from stopwav.studies.grid.cell import GridCell, measurements
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import measurements
 from stopwav.studies.grid.costs import is_near_limit
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_rounds import round_to_piece

@@ -13,7 +13,8 @@ from stopwav import StopwavError
 from stopwav.measure.memory import EXACT, host_peak_method
 from stopwav.record import Record, Result
 from stopwav.studies.audio_input import make_audio
-from stopwav.studies.grid.cell import GridCell, cells_of, is_skipped, round_order
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import cells_of, is_skipped, round_order
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of
 
 

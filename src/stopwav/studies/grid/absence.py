@@ -10,7 +10,8 @@ from stopwav.errors import Caution
 from stopwav.measure.rounds import Measurement
 from stopwav.record import Record
 from stopwav.studies.budget import spent_s, time_text
-from stopwav.studies.grid.cell import GridCell, cells_of, is_skipped, rising_cells
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import cells_of, is_skipped, rising_cells
 from stopwav.studies.grid.costs import costs_of
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.grid.stored_pieces import left_out_s

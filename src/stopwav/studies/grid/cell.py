@@ -1,22 +1,21 @@
-"""One cell of the grid as a workload: an engine and a batch of utterances of one length; and all cells of a run."""
+"""One cell of the grid as a workload, an engine and a batch of utterances of one length, as a worker measures it.
+
+Each worker imports this file, and nothing that only the run needs.
+"""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import StopwavError
-from stopwav.measure.plan import Scalar
-from stopwav.measure.rounds import Measurement, Round
-from stopwav.record import Record
+from stopwav.measure.plan import Plan, Scalar
+from stopwav.measure.visit import Round, Visitor
 from stopwav.studies.audio_input import located, make_audio
 from stopwav.studies.fresh_batches import FreshBatches
-from stopwav.studies.grid.spec import GridSpec
-from stopwav.studies.piece_kinds import Key
-from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 if TYPE_CHECKING:
     from stopwav.engines.protocol import AudioProcessor, Engine
@@ -122,83 +121,24 @@ class BatchCall:
             raise StopwavError(f"the engine returned {len(texts)} texts for a batch of {self._size}")
 
 
-def cells_of(spec: GridSpec) -> list[GridCell]:
-    """Return every cell of the grid, those that are skipped included, row by row."""
-    return [GridCell(duration_s, size) for duration_s in spec.durations for size in spec.batch_sizes]
+class CellVisitor:
+    """Inside the process: loads the engine at its first visit, and measures a cell at each."""
 
+    def __init__(self, engine: str, audio: str, seed: int, device: str, memory_limit_bytes: int | None) -> None:
+        self._name, self._audio, self._seed = engine, located(audio), seed
+        self._visitor = Visitor(device, memory_limit_bytes)
+        self._engine: Engine | AudioProcessor | None = None
+        self._load_s = 0.0
 
-def is_skipped(spec: GridSpec, cell: GridCell) -> bool:
-    """Return whether `triangle` leaves the cell out, by the rule of SpeechBrain's `triangle_only`.
+    def visit(self, cell: GridCell, plan: Plan, is_largest: bool, peaks: bool) -> Round:
+        """Return a round of the cell; its load time is that of the engine and of its own input."""
+        setup: Callable[[], Callable[[], object]] = partial(self._setup, cell)
+        round_ = self._visitor.visit(setup, plan, is_largest=is_largest, peaks=peaks)
+        return round_ if round_.opened else replace(round_, load_s=self._load_s + (round_.load_s or 0.0))
 
-    With places counted from 0, a cell is left out where row + column ≥ (rows + columns) / 2, but never in the first
-    row or the first column.
-    """
-    row, column = spec.durations.index(cell.duration_s), spec.batch_sizes.index(cell.batch_size)
-    heavy = row + column >= (len(spec.durations) + len(spec.batch_sizes)) / 2
-    return spec.triangle and heavy and row > 0 and column > 0
-
-
-def asked_cells(spec: GridSpec) -> list[GridCell]:
-    """Return the cells that are to be measured, row by row."""
-    return [cell for cell in cells_of(spec) if not is_skipped(spec, cell)]
-
-
-def rising_cells(spec: GridSpec) -> list[GridCell]:
-    """Return the cells that are to be measured, in the order of their audio: of what a call of them costs."""
-    return sorted(asked_cells(spec), key=lambda cell: (cell.audio_s, cell.duration_s))
-
-
-def drawn_order(cells: Iterable[GridCell], seed: int, index: int) -> list[GridCell]:
-    """Return cells in the order of a round, drawn by the seed: a drift meanwhile is no trend along an axis then."""
-    order = list(cells)
-    random.Random(f"{seed} {index}").shuffle(order)
-    return order
-
-
-def round_order(spec: GridSpec, index: int) -> list[GridCell]:
-    """Return the cells of one round of a fixed plan, in its order."""
-    return drawn_order(asked_cells(spec), spec.seed, index)
-
-
-def own_key(cell: GridCell) -> Key:
-    """Return the key of the pass in which a cell has a process of its own, for its first call and its memory."""
-    return ("own", 0, exact(cell.duration_s), cell.batch_size)
-
-
-def cell_place(cell: GridCell) -> RoundPlace:
-    """Return where the rounds of a cell stand in the run file."""
-    return RoundPlace("cell", (exact(cell.duration_s), cell.batch_size))
-
-
-def measurements(record: Record) -> Iterator[tuple[GridCell, Measurement]]:
-    """Yield each cell that has a round, with all its rounds, in the order in which they were started."""
-    rounds: dict[GridCell, list[Round]] = {}
-    for piece in record.pieces:
-        if piece.key[0] == "cell":
-            rounds.setdefault(GridCell(float(piece.key[2]), int(piece.key[3])), []).append(round_from_piece(piece))
-    for cell, stored in rounds.items():
-        yield cell, Measurement(str(cell), {}, tuple(stored))
-
-
-def own_rounds(record: Record, cell: GridCell) -> list[Round]:
-    """Return the pass of a cell in a process of its own, where there was one and it completed."""
-    piece = record.find(own_key(cell))
-    return [round_from_piece(piece)] if piece is not None and piece.status == "ok" else []
-
-
-def opened_rounds(record: Record, cell: GridCell, measured: Measurement) -> list[Round]:
-    """Return the rounds of a cell whose process had done nothing before, that of its own pass included."""
-    return [*(round_ for round_ in measured.good if round_.opened), *own_rounds(record, cell)]
-
-
-def lacking_own(record: Record, cells: Iterable[GridCell]) -> list[GridCell]:
-    """Return the cells that were measured, but never by a process that had done nothing before."""
-    measured = dict(measurements(record))
-    return [
-        cell
-        for cell in cells
-        if cell in measured
-        and measured[cell].good
-        and own_key(cell) not in record
-        and not opened_rounds(record, cell, measured[cell])
-    ]
+    def _setup(self, cell: GridCell) -> Callable[[], object]:
+        if self._engine is None:
+            start_s = time.perf_counter()
+            self._engine = load_engine(self._name)
+            self._load_s = time.perf_counter() - start_s
+        return cell_call(self._engine, cell, self._audio, self._seed)

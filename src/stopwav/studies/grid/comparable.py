@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Record
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
-from stopwav.studies.grid.cell import GridCell, measurements, own_rounds
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import measurements, own_rounds
 from stopwav.studies.grid.spec import GridSpec, device_of
 
 

@@ -18,7 +18,7 @@ from stopwav.studies.forecast import (
     engine_problems,
     measured_basis,
 )
-from stopwav.studies.grid.cell import measurements, round_order
+from stopwav.studies.grid.cells import measurements, round_order
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
 from stopwav.studies.grid.stored_pieces import has_own_passes
 from stopwav.studies.stored_rounds import round_time_s

@@ -16,7 +16,8 @@ from stopwav.studies.budget import verdict_rule
 from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.frontier import Frontier, largest_estimate, next_batch
 from stopwav.studies.grid.absence import Absence, absences
-from stopwav.studies.grid.cell import GridCell, cells_of, measurements, opened_rounds
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import cells_of, measurements, opened_rounds
 from stopwav.studies.grid.frontier import grid_frontier
 from stopwav.studies.grid.real_time import implausible, more_s, real_time_verdict
 from stopwav.studies.grid.spec import GridSpec, device_of

@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 from stopwav.measure.launcher import Process, open_process
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import Outcome
 from stopwav.measure.rounds import Round
-from stopwav.measure.visit import Visitor
-from stopwav.studies.audio_input import located
-from stopwav.studies.grid.cell import GridCell, cell_call, load_engine
+from stopwav.studies.grid.cell import CellVisitor, GridCell
 from stopwav.studies.grid.spec import GridSpec, device_of, engine_of, plan_of
-
-if TYPE_CHECKING:
-    from stopwav.engines.protocol import AudioProcessor, Engine
 
 # What a cell may suffer from those before it in its process, such as memory that they left: it is tried again in a
 # process of its own, so that its failure is its own. One that hung would only take its time limit again.
 TRIED_AGAIN = ("oom", "crashed", "error")
-
-
-class CellVisitor:
-    """Inside the process: loads the engine at its first visit, and measures a cell at each."""
-
-    def __init__(self, engine: str, audio: str, seed: int, device: str, memory_limit_bytes: int | None) -> None:
-        self._name, self._audio, self._seed = engine, located(audio), seed
-        self._visitor = Visitor(device, memory_limit_bytes)
-        self._engine: Engine | AudioProcessor | None = None
-        self._load_s = 0.0
-
-    def visit(self, cell: GridCell, plan: Plan, is_largest: bool, peaks: bool) -> Round:
-        """Return a round of the cell; its load time is that of the engine and of its own input."""
-        setup: Callable[[], Callable[[], object]] = partial(self._setup, cell)
-        round_ = self._visitor.visit(setup, plan, is_largest=is_largest, peaks=peaks)
-        return round_ if round_.opened else replace(round_, load_s=self._load_s + (round_.load_s or 0.0))
-
-    def _setup(self, cell: GridCell) -> Callable[[], object]:
-        if self._engine is None:
-            start_s = time.perf_counter()
-            self._engine = load_engine(self._name)
-            self._load_s = time.perf_counter() - start_s
-        return cell_call(self._engine, cell, self._audio, self._seed)
 
 
 class RoundProcess:

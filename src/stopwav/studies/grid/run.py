@@ -12,7 +12,7 @@ from stopwav.stats import FEWEST_POINTS
 from stopwav.studies.audio_input import audio_digest, audio_warnings, input_digests
 from stopwav.studies.budget import FEWEST_ROUNDS, is_finished, open_budget, planned_rounds, store_spent
 from stopwav.studies.digests import engine_digests
-from stopwav.studies.grid.cell import (
+from stopwav.studies.grid.cells import (
     asked_cells,
     cell_place,
     lacking_own,

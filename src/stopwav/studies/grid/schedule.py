@@ -12,16 +12,8 @@ from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.stats import UNDECIDED
 from stopwav.studies.budget import FEWEST_ROUNDS, Budget, half_width, store_spent, time_text
-from stopwav.studies.grid.cell import (
-    GridCell,
-    cell_place,
-    drawn_order,
-    exact,
-    lacking_own,
-    measurements,
-    own_key,
-    rising_cells,
-)
+from stopwav.studies.grid.cell import GridCell, exact
+from stopwav.studies.grid.cells import cell_place, drawn_order, lacking_own, measurements, own_key, rising_cells
 from stopwav.studies.grid.costs import Costs, costs_of, is_near_limit
 from stopwav.studies.grid.real_time import implausible, real_time_verdict
 from stopwav.studies.grid.round_process import RoundProcess

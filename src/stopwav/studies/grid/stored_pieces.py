@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from stopwav.record import Record
 from stopwav.studies.budget import FEWEST_ROUNDS, SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.frontier import next_batch
-from stopwav.studies.grid.cell import GridCell, asked_cells, cell_place, exact, lacking_own, own_key
+from stopwav.studies.grid.cell import GridCell, exact
+from stopwav.studies.grid.cells import asked_cells, cell_place, lacking_own, own_key
 from stopwav.studies.grid.frontier import grid_frontier
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, AnyText, Key, PieceKind

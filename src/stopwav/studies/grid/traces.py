@@ -19,7 +19,8 @@ from stopwav.profiling.schedule import TraceOptions
 from stopwav.profiling.trace_additions import OPERATOR, Trace, add_stages, new_trace_path, write_trace
 from stopwav.profiling.trace_file import TraceFile
 from stopwav.record import Record
-from stopwav.studies.grid.cell import BatchCall, CellWorkload, GridCell, cells_of, exact, measurements
+from stopwav.studies.grid.cell import BatchCall, CellWorkload, GridCell, exact
+from stopwav.studies.grid.cells import cells_of, measurements
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
 from stopwav.studies.traces import failed_trace_warning, traces_folder
 from stopwav.studies.worker import outcome_to_piece
