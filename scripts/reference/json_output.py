@@ -1,7 +1,14 @@
 """docs/reference/json.md: the output of `--json`, and the exit codes."""
 
 from reference.markdown import fenced, page, table
-from stopwav.cli.output import EXIT_INTERRUPTED, EXIT_PARTLY, EXIT_TERMINATED, EXIT_UNUSABLE
+from stopwav.cli.output import (
+    EXIT_INTERRUPTED,
+    EXIT_PARTLY,
+    EXIT_TERMINATED,
+    EXIT_UNDECIDED,
+    EXIT_UNUSABLE,
+    EXIT_VIOLATED,
+)
 
 STUDY = """
 Every study, `demo` and `report` print one object on one line. This is `stopwav latency pocketsphinx
@@ -153,6 +160,15 @@ that were written.
 "span_s"}], "memory": [{"file", "device", "peak_bytes", "peak_at_s", "points"}], "notes", "stages", "functions",
 "launches", "steps", "idle_share"}`; `self_s` is own time, and the other tables have rows like `operators`.
 
+`diff`: `{"study", "a", "b", "forced", "remarks", "only_a", "only_b", "results": [{"name", "utterances", "lost", "changes":
+[{"metric", "unit", "a", "b", "by", "value", "low", "high", "verdict", "confidence", "threshold", "n", "p_value",
+"more_rounds", "paired", "note", "rough", "rule", "quantity"}]}]}`; a part of an item (a length, a row of a step) also has
+`part`, its name in the tree, and `depth`. `gate` has the same and `passed`, `fail_on`, `failures`, `undecided`.
+
+`gate --require`: `{"passed", "outcome", "study", "run", "requirements": [{"condition", "name", "outcome", "reason",
+"limit", "value", "low", "high", "n", "unit", "note", "rough"}]}`. With `run --gate` each of `runs` has this as `gate`, and
+in it, where engines are compared, the gate of these as `race`.
+
 `traces diff`: `{"stopwav", "a", "b", "per", "units_a", "units_b", "notes"}` and, for each table that has rows
 (`operators`, `kernels`, `launches`, `labels`, `stages`, `functions`), `[{"name", "kind", "status", "a", "b",
 "self_change_s", "total_change_s", "self_ratio", "verdict"}]`. `a` and `b` of a row are `{"calls", "self_s", "total_s",
@@ -181,6 +197,8 @@ def render() -> str:
             str(EXIT_UNUSABLE),
             "nothing was measured, or the command was wrong; the reason is one line on standard error",
         ),
+        (str(EXIT_VIOLATED), "a gate: a condition is violated beyond noise, or surely does not hold"),
+        (str(EXIT_UNDECIDED), "a gate: a condition of `--require` or of a plan file is undecided"),
         (str(EXIT_INTERRUPTED), "Ctrl-C: what was printed is of what was measured; `--resume` continues the run"),
         (str(EXIT_TERMINATED), "SIGTERM, the same"),
     )

@@ -213,6 +213,7 @@ def test_the_digest_follows_what_is_measured_and_nothing_else(tmp_path: Path) ->
     assert len(digest) == 16
     assert int(digest, 16) >= 0
     assert replace(corpus, name="other", problems=bundled_corpus().problems).digest == digest
+    assert replace(corpus, utterances=corpus.utterances[::-1]).digest == digest
     moved = tmp_path.parent / f"{tmp_path.name}-moved"
     shutil.copytree(tmp_path, moved)
     assert load_corpus(moved).digest == digest

@@ -1,4 +1,6 @@
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,13 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from stopwav.stats import (
+    Estimate,
     LogRatio,
     Verdict,
     decide,
     paired_verdict,
     unpaired_log_ratio,
 )
-from stopwav.stats.change import answer_all, ask_ratio
+from stopwav.stats.change import answer_all, ask_estimates, ask_ratio
 
 MEDIANS = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12)
 
@@ -171,6 +174,46 @@ def test_holm_decides_the_clearest_at_the_strictest_confidence_and_relaxes_nothi
     changes = answer_all([asked(0.005), asked(0.05), asked(0.0)])
     assert [change.verdict for change in changes] == ["undecided", "slower", "undecided"]
     assert [change.confidence for change in changes] == pytest.approx([1 - 0.05 / 2, 1 - 0.05 / 3, 1 - 0.05 / 2])
+
+
+def test_a_question_is_decided_at_its_part_of_the_probability_of_error():
+    # A whole and nine parts: with a half of it the whole is decided at 97.5 %, not 99.5 %; each part at 1 - 0.05/18.
+    whole, *parts = [replace(asked(0.005), weight=weight) for weight in (1.0, *[1 / 9] * 9)]
+    changes = answer_all([whole, *parts])
+    assert changes[0].confidence == pytest.approx(1 - 0.05 / 2)
+    assert [change.confidence for change in changes[1:]] == pytest.approx([1 - 0.05 / 18] * 9)
+    # Once the whole is decided, the parts have all of it.
+    decided = answer_all([replace(whole, p_value=0.0, answer=asked(0.05).answer), *parts])
+    assert [change.confidence for change in decided[1:]] == pytest.approx([1 - 0.05 / 9] * 9)
+    # Equal weights are none.
+    equal = [replace(asked(mean), weight=7.0) for mean in (0.005, 0.05, 0.0)]
+    assert answer_all(equal) == answer_all([asked(mean) for mean in (0.005, 0.05, 0.0)])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        ((5, 5, 5), (5, 5, 5), "same"),
+        ((1000, 1000, 1000), (1001, 1001, 1001), "small difference"),
+        ((5, 5, 5), (6, 6, 6), "more"),
+        ((5, 5, 5), (0, 0, 0), "fewer"),
+        ((0, 0, 0), (1, 1, 1), "more"),
+        ((0, 0, 0), (0, 0, 0), "same"),
+        # Intervals of a search: a claim where they do not touch.
+        ((8, 7, 9), (12, 10, 15), "more"),
+        ((8, 7, 9), (12, 9, 15), "undecided"),
+        ((8, 7, None), (4, 3, 6), "fewer"),
+        ((8, 7, None), (12, 10, None), "undecided"),
+        ((8, 7, 9), (8, 7, 9), "undecided"),
+    ],
+)
+def test_numbers_of_whole_runs_are_compared_by_their_ends(a, b, verdict):
+    change = ask_estimates("capacity", "streams", "capacity", Estimate(*a), Estimate(*b), 0.01).answer(0.95)
+    assert change.verdict == verdict
+    assert change.p_value is None
+    assert change.is_worse == (verdict == "fewer")
+    assert all(end is None or math.isfinite(end) for end in (change.value, change.low, change.high))
+    json.dumps(change.to_json(), allow_nan=False)
 
 
 def test_each_metric_may_have_its_own_threshold():

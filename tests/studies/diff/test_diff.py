@@ -4,6 +4,7 @@ import html
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,47 @@ def test_other_settings_of_an_engine_are_refused(kind: str, field: str, value: o
     with pytest.raises(stopwav.StopwavError) as refused:
         stopwav.diff(synthetic_run(1), b)
     assert reason in str(refused.value)
+
+
+def drawn(seed: int, names: Sequence[int], **corpus: Any) -> Record:
+    """A run of some of the utterances of a corpus, in this order."""
+    run = synthetic_run(seed, rounds=3)
+    listed = [run.header.corpus["utterances"][name] for name in names]
+    header = run.header.model_copy(update={"corpus": {**run.header.corpus, "utterances": listed, **corpus}})
+    pieces = [p for p in run.pieces if p.key[0] != "stream" or p.key[3] in {f"u{name}" for name in names}]
+    return Record(run.path, header, pieces, complete=True)
+
+
+def test_runs_of_one_corpus_are_compared_over_the_utterances_that_both_drew() -> None:
+    compared = stopwav.diff(drawn(1, [4, 0, 2, 3]), drawn(2, [3, 5, 0, 4]))
+    (item,) = compared.items
+    assert item.utterances == 3
+    assert changes(compared)["rtf"].value == pytest.approx(1, rel=0.1)
+
+
+def test_older_runs_of_one_corpus_are_compared_by_what_they_list() -> None:
+    def older(seed: int, digest: str, names: Sequence[int]) -> Record:
+        run = drawn(seed, names, digest=digest)
+        del run.header.corpus["digest_of"]
+        return run
+
+    # Their digests were of an order; the newer one is of the corpus.
+    assert stopwav.diff(older(1, "d7", [2, 1, 0]), older(2, "d8", [0, 1])).items[0].utterances == 2
+    assert stopwav.diff(older(1, "d7", [2, 1, 0]), drawn(2, [0, 1])).items[0].utterances == 2
+    with pytest.raises(stopwav.StopwavError, match=r"other corpus \(spoken, digest d7 against spoken, digest d8\)"):
+        stopwav.diff(older(1, "d7", [2, 1]), older(2, "d8", [0]))
+    other = older(2, "d8", [0, 1])
+    other.header.corpus["utterances"][0]["text"] = "another"
+    with pytest.raises(stopwav.StopwavError, match=r"other corpus .*; other text or word times of u0; measure"):
+        stopwav.diff(older(1, "d7", [0, 1]), other)
+
+
+def test_other_word_times_are_refused_by_the_name_of_the_utterance() -> None:
+    after = drawn(2, [0, 1, 2])
+    utterance = after.header.corpus["utterances"][1]
+    utterance["words"] = [[text, start_s, end_s + 0.01] for text, start_s, end_s in utterance["words"]]
+    with pytest.raises(stopwav.StopwavError, match=r"compared with .*: other text or word times of u1; .*--force"):
+        stopwav.diff(drawn(1, [0, 1, 2]), after)
 
 
 def test_another_study_is_refused_even_by_force() -> None:

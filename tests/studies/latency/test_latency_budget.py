@@ -17,6 +17,7 @@ from synthetic_runs import synthetic_run
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.report.document import Detail
+from stopwav.speech.corpus import bundled_corpus
 from stopwav.studies.budget import FEWEST_ROUNDS, Budget, spent_s, verdict_rule
 from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.latency.pairs import engine_verdicts, more_time
@@ -103,7 +104,7 @@ def drawn(tiny_corpus: MakeCorpus) -> Any:
     def make(count: int, seconds: float = 1.0, **settings: Any) -> Any:
         corpus = tiny_corpus(count=count, seconds=seconds)
         spec = LatencySpec(engines=["fake"], corpus=str(corpus), words=str(corpus / "words.ctm"), **settings)
-        return spec, draw(spec)
+        return spec, draw(spec)[0]
 
     return make
 
@@ -157,7 +158,7 @@ def test_a_corpus_that_is_cut_by_a_budget_keeps_the_digest_of_all_of_it(
     corpus = tiny_corpus(count=60, seconds=2.0)
     record = run("fake,service_ms=20", corpus, tmp_path, rounds=None, budget_s=2.0)
     assert len(record.header.corpus["utterances"]) == len(record.header.digests) < 60
-    assert record.header.corpus["digest"] == draw(LatencySpec(**record.header.spec)).digest
+    assert record.header.corpus["digest"] == draw(LatencySpec(**record.header.spec))[1]
 
 
 HANGING = """
@@ -269,10 +270,18 @@ def test_the_command_takes_a_budget_and_prints_verdicts(tiny_corpus: MakeCorpus,
 
 def test_no_more_is_aligned_than_there_is_time_for(librispeech: Path) -> None:
     spec = LatencySpec(engines=["fake"], corpus=str(librispeech))
-    corpus, cost = draw(spec), StreamCost(0.01, 0.01, 0.0)
+    corpus, cost = draw(spec)[0], StreamCost(0.01, 0.01, 0.0)
     chosen = choose_utterances(spec, corpus, cost, Budget(60.0, now_s=itertools.count(0, 0.1).__next__))
     assert [utterance.id for utterance in chosen.utterances] == [utterance.id for utterance in corpus.utterances]
     assert all(utterance.words for utterance in chosen.utterances)
     # Each look at the clock takes two seconds.
     chosen = choose_utterances(spec, corpus, cost, Budget(60.0, now_s=itertools.count(0, 2).__next__))
     assert 0 < len(chosen.utterances) < len(corpus.utterances)
+
+
+def test_a_corpus_has_one_digest_whatever_is_drawn_of_it() -> None:
+    digest = bundled_corpus().digest
+    settings = [{"seed": seed, "limit": limit} for seed in (0, 1) for limit in (3, 9)]
+    draws = [draw(LatencySpec(engines=["fake"], rounds=1, **chosen)) for chosen in settings]
+    assert {drawn_digest for _, drawn_digest in draws} == {digest}
+    assert len({tuple(utterance.id for utterance in corpus.utterances) for corpus, _ in draws}) == 4

@@ -42,6 +42,8 @@ _HOLM = "Holm over all rows: 95 % for all of them together"
 _CLAIMS = tuple(dict.fromkeys(word for words in WORDS.values() for word in reversed(words)))
 # A step has hundreds of rows: those at these depths are shown, unless they are more than so many, and what changed.
 OUTERMOST, MOST_PARTS = 1, 40
+# A real-time factor may be as small as a hundredth, and its limit too.
+MOST_DECIMALS = 4
 MOST_PART_FINDINGS = 5
 
 
@@ -97,7 +99,8 @@ def _measured(judged: ConditionOutcome, definitions: Definitions) -> str:
     if estimate.unit == "B":
         return format_bytes(estimate.value)
     is_share = definition is not None and definition.is_share
-    return f"{format_interval(estimate, 100.0 if is_share else 1.0)} {'%' if is_share else estimate.unit}".rstrip()
+    scale, unit = (100.0, "%") if is_share else (1.0, estimate.unit)
+    return f"{format_interval(estimate, scale, MOST_DECIMALS)} {unit}".rstrip()
 
 
 def _method(gate: Gate) -> str:

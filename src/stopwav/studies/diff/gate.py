@@ -184,6 +184,13 @@ def condition_of(change: Change) -> str:
     return "" if change.quantity is None else _OF_QUANTITY.get(change.quantity, "")
 
 
+def thresholds_of(comparable: Comparable, limits: Mapping[str, float]) -> dict[str, float]:
+    """Return the threshold of each metric that may violate one of these conditions, by the threshold of these."""
+    conditions = {metric.name: _OF_QUANTITY.get(metric.quantity, "") for metric in comparable.metrics}
+    conditions |= {rate: f"worse-{rate}" for rate in comparable.error_rates}
+    return {metric: limits[condition] for metric, condition in conditions.items() if condition in limits}
+
+
 FEWEST_RUNS = 3  # two runs have one difference: a spread with one degree of freedom bounds nothing
 HOW = (
     "by how much two runs of the same thing may differ, 95 times in 100: t(0.975, k - 1) · √2 · standard deviation of "

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record
+from stopwav.studies.comparable import Comparable
 from stopwav.studies.diff.condition import Condition, check_condition, parse_condition
-from stopwav.studies.diff.gate import CONDITIONS, Gate
+from stopwav.studies.diff.diff import comparable_of
+from stopwav.studies.diff.gate import CONDITIONS, Gate, thresholds_of
 from stopwav.studies.diff.race import Terms, is_decided, judge_race
 from stopwav.studies.diff.requirements import Requirements, gate_conditions
 from stopwav.studies.plan.yaml_file import Node, shown
 from stopwav.studies.study import Study
+
+# A condition by name, with the change that does not matter where it is not the usual one: `slower by 3%`.
+_FAILS = re.compile(rf"(?P<name>{'|'.join(CONDITIONS)})(\s+by\s+(?P<percent>[0-9]*\.?[0-9]+)\s*%)?")
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,13 @@ class PlanGate:
     """The conditions on a run: on its results, and by name (`slower`, …) on its second engine against the first."""
 
     require: tuple[Condition, ...] = ()
-    fail_on: tuple[str, ...] = ()
+    # Each with the change that does not matter; None for the usual one.
+    fail_on: tuple[tuple[str, float | None], ...] = ()
+
+    def terms(self, comparable: Comparable) -> Terms:
+        """Return what the second engine is judged by."""
+        limits = {name: threshold for name, threshold in self.fail_on if threshold is not None}
+        return Terms(tuple(dict(self.fail_on)), thresholds=thresholds_of(comparable, limits))
 
     def __bool__(self) -> bool:
         return bool(self.require or self.fail_on)
@@ -73,30 +85,36 @@ def check_engines(gate: PlanGate, arguments: Mapping[str, Any], where: str) -> N
     """Raise for a condition against the first engine in a run that has not two."""
     count = len(arguments.get("engines", ()))
     if gate.fail_on and count != 2:
-        raise StopwavError(
-            f"{where}: gate: {gate.fail_on[0]} compares the second engine of a run with its first, and this has {count}"
-        )
+        name = gate.fail_on[0][0]
+        raise StopwavError(f"{where}: gate: {name} compares the second engine of a run with its first; it has {count}")
 
 
 def judge_plan(record: Record, gate: PlanGate) -> PlanOutcome:
     """Return whether a run meets its conditions."""
     return PlanOutcome(
         gate_conditions(record, gate.require) if gate.require else None,
-        judge_race(record, Terms(gate.fail_on)) if gate.fail_on else None,
+        judge_race(record, gate.terms(comparable_of(record))) if gate.fail_on else None,
     )
 
 
 def stop_rule(gate: PlanGate) -> dict[str, Any]:
     """Return the argument that ends a run as soon as its gate is decided: where all it asks has a rule for looking."""
-    terms = Terms(gate.fail_on)
-    return {"until": lambda record: is_decided(record, terms)} if gate.fail_on and not gate.require else {}
+    if not gate.fail_on or gate.require:
+        return {}
+    known: dict[str, Terms] = {}  # the rounds that were read stay with the terms
+
+    def is_enough(record: Record) -> bool:
+        terms = known.setdefault("terms", gate.terms(comparable_of(record)))
+        return is_decided(record, terms)
+
+    return {"until": is_enough}
 
 
 def _read(text: str, study: Study) -> PlanGate:
-    if text.strip() in CONDITIONS:
+    if match := _FAILS.fullmatch(text.strip()):
         if study.comparable is None or not {"until", "engines"} <= study.spec.model_fields.keys():
             raise StopwavError(f"{text!r} compares two engines of a run, which {study.name} does not have")
-        return PlanGate(fail_on=(text.strip(),))
+        return PlanGate(fail_on=((match["name"], float(match["percent"]) / 100 if match["percent"] else None),))
     condition = parse_condition(text)
     check_condition(condition, study.definitions)
     return PlanGate(require=(condition,))
