@@ -87,9 +87,7 @@ def test_a_wrong_name_lists_the_right_ones() -> None:
 
 def test_without_a_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_frame, "find_spec", lambda name: None)
-    with pytest.raises(
-        StopwavError, match="needs pandas, polars or pyarrow, and none is installed; pip install"
-    ):
+    with pytest.raises(StopwavError, match="needs pandas, polars or pyarrow, and none is installed; pip install"):
         Record.read(REAL).frame()
     with pytest.raises(StopwavError, match="of polars: the package is not installed; pip install polars"):
         Record.read(REAL).frame(library="polars")

@@ -23,7 +23,11 @@ def tracked(path: Path) -> TrackedRun:
 
 
 def test_every_part_of_a_metric_has_a_name_and_what_is_missing_has_none() -> None:
-    metrics = {"wer": Estimate(0.25, 0.125, 0.5, 8), "rtf": Estimate(2.0, n=1), "stage_a/b c": Estimate(None, note="no")}
+    metrics = {
+        "wer": Estimate(0.25, 0.125, 0.5, 8),
+        "rtf": Estimate(2.0, n=1),
+        "stage_a/b c": Estimate(None, note="no"),
+    }
     assert numbers(Result("x", {}, "ok", metrics)) == {
         "wer/value": 0.25, "wer/low": 0.125, "wer/high": 0.5, "wer/n": 8, "rtf/value": 2.0, "rtf/n": 1
     }  # fmt: skip
@@ -188,7 +192,7 @@ def test_mlflow_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     assert done.code == 2
     assert "--to mlflow:http://127.0.0.1:9: MLflow cannot write there" in done.stderr
     assert done.stderr.count("\n") == 1
-    refused = stopwav("report", REAL, "--to", f"mlflow:{tmp_path}", MLFLOW_ALLOW_FILE_STORE="")
+    refused = stopwav("report", REAL, "--to", f"mlflow:{tmp_path}", MLFLOW_ALLOW_FILE_STORE="false")
     assert refused.code == 2
     assert "MLFLOW_ALLOW_FILE_STORE=true" in refused.stderr
 

@@ -22,7 +22,7 @@ def data_frame(run: Run, params: Sequence[str] = (), library: str | None = None)
     """Return the results of a run as a data frame, with a column for each of the named params of its results."""
     import narwhals
 
-    library = _installed(library)
+    backend = _installed(library)
     record, results, _ = run
     known = dict.fromkeys(name for result in results for name in result.params)
     for name in params:
@@ -39,7 +39,7 @@ def data_frame(run: Run, params: Sequence[str] = (), library: str | None = None)
     types = {name: _TYPES.get(name) or _type(values) for name, values in columns.items()}
     schema = {name: getattr(narwhals, kind) for name, kind in types.items()}
     content = {name: _typed(values, types[name]) for name, values in columns.items()}
-    return narwhals.from_dict(content, schema, backend=library).to_native()
+    return narwhals.from_dict(content, schema, backend=backend).to_native()
 
 
 def _installed(library: str | None) -> Any:
