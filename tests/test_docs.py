@@ -256,7 +256,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 def test_commands_parse(path: Path) -> None:
     for name, *arguments in command_lines(path.read_text()):
         if name.startswith("-"):
-            assert [name, *arguments] in (["--version"], ["--help"], ["-h"])
+            assert [name, *arguments] in (["--version"], ["--help"], ["-h"], ["--install-completion"])
         elif "--help" not in arguments:
             assert name in commands(), f"stopwav {name}"
             if (whole := f"{name} {next(iter(arguments), '')}") in commands():  # a verb with verbs of its own

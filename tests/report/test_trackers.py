@@ -192,7 +192,7 @@ def test_mlflow_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     assert done.code == 2
     assert "--to mlflow:http://127.0.0.1:9: MLflow cannot write there" in done.stderr
     assert done.stderr.count("\n") == 1
-    refused = stopwav("report", REAL, "--to", f"mlflow:{tmp_path}", MLFLOW_ALLOW_FILE_STORE="")
+    refused = stopwav("report", REAL, "--to", f"mlflow:{tmp_path}", MLFLOW_ALLOW_FILE_STORE="false")
     assert refused.code == 2
     assert "MLFLOW_ALLOW_FILE_STORE=true" in refused.stderr
 

@@ -48,7 +48,7 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The verb that the arguments begin with; an unknown one is an error that names the nearest."""
         known = self.list_commands(ctx)
-        if args[0] not in known and not args[0].startswith("-"):
+        if args[0] not in known and not ctx.resilient_parsing and not args[0].startswith("-"):
             raise StopwavError(f"unknown command {args[0]!r}: {suggestion(args[0], known)}")
         return super().resolve_command(ctx, args)
 
@@ -92,7 +92,6 @@ app = typer.Typer(
     cls=Verbs,
     help="The stopwatch for speech recognition: measures recognisers honestly.",
     no_args_is_help=True,
-    add_completion=False,
     # Boxes and colour in the help cost 80 ms of imports, a third of the time it may take.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+import typer
+
 from stopwav.cli.options import Json, NoHtml, Save
 from stopwav.studies.budget import QUICK_S
 from stopwav.studies.spec import DEFAULT_FOLDER
@@ -11,6 +15,9 @@ PACKAGED = ("pocketsphinx", "moonshine")
 
 
 def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two utterances in one round, in some seconds: only to see that it works.")
+    ] = False,
     save: Save = DEFAULT_FOLDER,
     no_html: NoHtml = False,
     json: Json = False,
@@ -30,8 +37,9 @@ def demo(
     engines = [listed.name for listed in packaged if listed.version]
     code = None
     latency = find_study("latency")
+    amount: dict[str, Any] = {"limit": 2, "rounds": 1} if quick else {"budget_s": QUICK_S}
     try:
-        record = follow(lambda display: latency.run(engines, budget_s=QUICK_S, save=save, progress=display))
+        record = follow(lambda display: latency.run(engines, **amount, save=save, progress=display))
     except Stopped as stopped:
         record, code = stopped.record, stopped.code
     print_run(record, as_json=json, page=not no_html, code=code)
