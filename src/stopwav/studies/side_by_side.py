@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stopwav.record import Header
 from stopwav.report.document import Cell, Column, Detail, Document, Note, Row, Source, Table
 from stopwav.report.page import PageSection
-from stopwav.report.provenance import fingerprint
+from stopwav.report.provenance import fingerprint, machine_name
 from stopwav.report.text import DASH, format_bytes, format_interval, missing
 from stopwav.studies.definition import Definition
 from stopwav.studies.study import StudyRun
@@ -29,10 +29,18 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
         return own(runs)
     tabled = [run for run in runs if run.study.side_by_side and run.study.followed is not None]
     headlines = _headlines(tabled)
-    rows = [row for index, run in enumerate(runs) if run in tabled for row in _rows(index, run, headlines)]
+    machines = [machine_name(run.record.header) for run in runs]
+    by_machine = len(set(machines)) > 1
+    rows = [
+        row
+        for index, run in enumerate(runs)
+        if run in tabled
+        for row in _rows(index, run, headlines, machines[index] if by_machine else "")
+    ]
     absent = [run.record.path.stem for run in runs if run not in tabled]
     columns = (
         Column("run", "left"),
+        *((Column("machine", "left"),) if by_machine else ()),
         Column("engine", "left"),
         *(Column(definition.headline) for definition in headlines.values()),
     )
@@ -53,12 +61,13 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
     return headlines
 
 
-def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:
+def _rows(index: int, run: StudyRun, headlines: dict[str, Definition], machine: str) -> list[Row]:
     rows = []
     # The lengths of a comparison are in its section.
     for result in (followed for followed in run.followed if followed.kind != "length"):
         absent = f"not measured by {run.study.name}" if result.metrics else "nothing was measured"
-        cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), Cell(result.name)]
+        named = [Cell(machine)] if machine else []
+        cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), *named, Cell(result.name)]
         for metric, definition in headlines.items():
             estimate = result.metrics.get(metric)
             if estimate is None:
