@@ -181,9 +181,9 @@ class _Model:
             kept = (middle >= first) & (middle < last)
             borders.append(edges[1:][kept])
             outputs.append(log_probs[kept])
-        borders_s = np.minimum(np.concatenate(borders) / SAMPLE_RATE_HZ, audio.duration_s).astype(np.float64)
+        borders_s: NDArray[np.float64] = np.concatenate(borders) / SAMPLE_RATE_HZ
         frames = np.concatenate(outputs) if outputs else np.zeros((0, 0), np.float32)
-        return borders_s, frames
+        return np.minimum(borders_s, audio.duration_s), frames
 
     def _edges(self, samples: int, frames: int) -> NDArray[np.float64]:
         """The borders between frames, in samples: by the model's own step where it states one."""

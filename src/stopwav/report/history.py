@@ -10,7 +10,7 @@ from typing import Any
 
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
-from stopwav.report.provenance import fingerprint
+from stopwav.report.provenance import fingerprint, normaliser_text
 from stopwav.report.text import DASH, counted, format_interval, plain
 from stopwav.stats import Estimate
 
@@ -59,6 +59,7 @@ class PastRun:
         parts += [f"{corpus.get('name', DASH)} ({count}{str(corpus.get('digest', DASH))[:6]})"]
         known = {"chunk_ms": self.record.header.spec.get("chunk_ms"), **self.settings}
         parts += [_setting_text(name, value) for name, value in known.items() if value not in (None, "", [])]
+        parts += filter(None, [normaliser_text(self.record.header)])
         return ", ".join(parts)
 
 

@@ -14,8 +14,9 @@ from stopwav.studies.compare.energy import Energy, joules_by_round
 from stopwav.studies.compare.pieces import EngineData, Sample
 from stopwav.studies.compare.run_data import RunData, read_run
 from stopwav.studies.compare.verdicts import ENERGY, ENERGY_AT_LENGTH, joules_per_audio_s
+from stopwav.studies.definition import NO_SPACES, NO_WORDS
+from stopwav.studies.error_rates import CER, WER
 
-WER, CER = "wer", "cer"
 PARAMETERS, LATENCY = "parameters", "latency"
 
 
@@ -99,6 +100,8 @@ def _errors(engine: EngineData, rate: str, utterances: Sequence[str]) -> Errors:
     """The errors of each utterance with a transcript, mean over its samples, and its words or characters."""
     if engine.untrained:
         return NoValue(UNTRAINED, UNTRAINED)
+    if rate == WER and engine.by_character:
+        return NoValue(NO_WORDS, NO_SPACES)
     counts: dict[str, list[tuple[int, int]]] = {}
     for sample in engine.samples:
         if sample.errors is None or sample.characters is None:

@@ -168,7 +168,9 @@ def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, 
     # A terminal has room for half of them: what is beyond the limit says more than a percentile that few sessions have.
     wanted = [name for item in limited for name in (f"{item.family}_p50", item.over_metric)]
     wanted += [item.metric for item in limited] if page else []
-    wanted += ["word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ()), "wer"]
+    wanted += ["word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ())]
+    # Of a language without spaces, the first has no value.
+    wanted += ["wer", "cer"] if page else [_rate(levels)]
     # What never happened needs no column.
     wanted += ["unfinished"] if page else []
     wanted += ["failed"] if page or any(_is_positive(level, "failed") for level in levels) else []
@@ -180,6 +182,10 @@ def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, 
     if len(limited) == 1 and limited[0].over_metric in headings:
         headings[limited[0].over_metric] = "beyond limit, %"
     return headings
+
+
+def _rate(levels: Sequence[Result]) -> str:
+    return "wer" if any(_is_said(level.metrics.get("wer")) for level in levels) else "cer"
 
 
 def _is_positive(level: Result, metric: str) -> bool:
