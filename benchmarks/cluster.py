@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -84,15 +85,15 @@ def print_cost(on: str, calls: int, starts: int) -> None:
         called: dict[str, list[float]] = {"here": [], "there": []}
         for _ in range(starts):
             for name, launcher in (("here", here), ("there", there)):
-                with launcher.open(Nothing) as process:  # type: ignore[attr-defined]
-                    opened[name].append(seconds(lambda process=process: process.start(LIMIT_S)))
+                with launcher.open(Nothing) as process:
+                    opened[name].append(seconds(partial(process.start, LIMIT_S)))
         with here.open(Nothing) as local, there.open(Nothing) as remote:
             processes: dict[str, Process] = {"here": local, "there": remote}
             for process in processes.values():
                 process.start(LIMIT_S)
             for _ in range(calls):
                 for name, process in processes.items():
-                    called[name].append(seconds(lambda process=process: process.call("work", time_limit_s=LIMIT_S)))
+                    called[name].append(seconds(partial(process.call, "work", time_limit_s=LIMIT_S)))
     ray_cluster.close()
     print("| | here, median | on Ray, median | more | more, P95 |\n|---|---|---|---|---|")
     for what, values in (("start of a process", opened), ("call", called)):

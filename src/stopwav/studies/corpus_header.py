@@ -204,8 +204,8 @@ def language_warnings(header: Header, name: str, languages: Iterable[str]) -> It
     others = ", ".join(sorted(spoken - recognised))
     corpus = "the corpus is in" if stated else "the corpus, which does not say its language, is taken for"
     message = (
-        f"{name} recognises {', '.join(sorted(recognised))}, and {corpus} {others}: its error rates and word latency say "
-        "little; measure it on speech in its language, or correct that of the corpus with --language"
+        f"{name} recognises {', '.join(sorted(recognised))}, and {corpus} {others}: its error rates and word latency "
+        "say little; measure it on speech in its language, or correct that of the corpus with --language"
     )
     yield Caution(OTHER_LANGUAGE, message)
 
