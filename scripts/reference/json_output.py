@@ -3,6 +3,7 @@
 from reference.markdown import fenced, page, table
 from stopwav.cli.output import (
     EXIT_INTERRUPTED,
+    EXIT_NO_BASELINE,
     EXIT_PARTLY,
     EXIT_TERMINATED,
     EXIT_UNDECIDED,
@@ -199,6 +200,7 @@ def render() -> str:
         ),
         (str(EXIT_VIOLATED), "a gate: a condition is violated beyond noise, or surely does not hold"),
         (str(EXIT_UNDECIDED), "a gate: a condition of `--require` or of a plan file is undecided"),
+        (str(EXIT_NO_BASELINE), "a gate: there is no baseline of this machine and study"),
         (str(EXIT_INTERRUPTED), "Ctrl-C: what was printed is of what was measured; `--resume` continues the run"),
         (str(EXIT_TERMINATED), "SIGTERM, the same"),
     )

@@ -43,6 +43,7 @@ HEADER = {
     "`outline` of a model, of the content of small files, and of size and time of change of others; `corpus` of ids, "
     "texts and sizes of the audio of a grid. `--resume` refuses a run whose files have changed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
+    "place": "what a machine of a cluster was asked to have (`--place`); empty for this machine",
     "plan_version": "1 where a complete run holds every planned piece, those of failures included; older runs have no "
     "such key, and may lack some, such as a `memory` piece",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",

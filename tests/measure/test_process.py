@@ -235,7 +235,7 @@ def test_a_copy_that_the_code_forked_does_not_answer_in_its_place(patient: Fresh
 def test_a_worker_that_closes_its_connection_and_sleeps_is_killed(
     patient: FreshProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stopwav.measure.process.FAREWELL_S", 0.2)
+    monkeypatch.setattr(sys.modules["stopwav.measure.process"], "FAREWELL_S", 0.2)
     outcome = ask(patient, "close_connection")
     assert (outcome.status, outcome.message) == ("crashed", "closed or broke its connection to stopwav; killed")
     assert not patient.alive
@@ -245,7 +245,7 @@ def test_a_worker_that_closes_its_connection_and_sleeps_is_killed(
 @pytest.mark.parametrize("pieces", [b"\x00\x00\x00\x09half", b"\x00\x00\x00\x01x"], ids=["half", "garbage"])
 def test_half_an_answer_or_garbage_is_a_crash(pieces: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["stopwav.measure.interpreter"], "STALL_S", 1)
-    monkeypatch.setattr("stopwav.measure.process.FAREWELL_S", 0.2)
+    monkeypatch.setattr(sys.modules["stopwav.measure.process"], "FAREWELL_S", 0.2)
     with FreshProcess(Patient) as process:
         assert process.start(LIMIT_S).ok
         assert ask(process, "close_connection", pieces).status == "crashed"

@@ -174,7 +174,7 @@ def test_engines_on_one_side_only_are_listed() -> None:
         ({"machine": {"fingerprint": "beef"}}, "other machine"),
         ({"corpus": {"digest": "d2"}}, "other corpus"),
         ({"normaliser": {"version": 2}}, "other normaliser"),
-        ({"normaliser": {"name": "whisper"}}, "other normaliser"),
+        ({"normaliser": {"name": "whisper-basic"}}, "other normaliser"),
         ({"spec": {"pace": "real"}}, "other pace"),
     ],
 )

@@ -34,7 +34,7 @@ class Offline:
     def transcribe(self, batch):
         if self.die:
             os._exit(9)
-        return ["one two"] * len(batch)
+        return ["red two"] * len(batch)
 """
 
 

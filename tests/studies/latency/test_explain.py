@@ -272,7 +272,7 @@ def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeC
     assert quick["lag_p50"]["value"] < 1
     again = command("latency", engine, *options, "--resume")
     assert json.loads(again.stdout) == printed
-    assert "measured before" in again.stderr
+    assert "nothing was measured" in again.stderr
     report = command("report", printed["run"])
     assert "What would help" in report.stdout
     assert "not measured: final=quantum: no quantum computer here" in report.stdout

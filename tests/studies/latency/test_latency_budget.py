@@ -146,7 +146,7 @@ def test_one_that_is_too_long_is_passed_over_and_the_shortest_is_cut(drawn: Any)
     (only,) = choose_utterances(spec, corpus, StreamCost(20.0, 20.0, 0.0), still(100.0)).utterances
     assert duration_s(only) == pytest.approx(1.0)
     # The second of two words ends with the audio.
-    assert (only.text, [word.text for word in only.words]) == ("one", ["one"])
+    assert (only.text, [word.text for word in only.words]) == ("red", ["red"])
     untimed = replace(corpus.utterances[0], words=())
     assert cut(untimed, 1.0).text is None
     assert cut(untimed, 5.0) == untimed

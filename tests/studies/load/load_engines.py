@@ -17,7 +17,7 @@ LEAK_BYTES = 200_000
 
 
 class Speaks:
-    """Says "one" with the first chunk and "one two" at the end, whatever it hears."""
+    """Says "red" with the first chunk and "red two" at the end, whatever it hears."""
 
     def __init__(self) -> None:
         self.info = EngineInfo(name="speaks", version="1", sample_rate_hz=RATE_HZ)
@@ -34,10 +34,10 @@ class Session:
 
     def push(self, samples: NDArray[np.float32]) -> list[Hypothesis]:
         self.chunks += 1
-        return [Hypothesis("one")]
+        return [Hypothesis("red")]
 
     def finish(self) -> list[Hypothesis]:
-        return [Hypothesis("one two")]
+        return [Hypothesis("red two")]
 
 
 class Leaks(Speaks):
@@ -82,4 +82,4 @@ class Whole:
         self.info = EngineInfo(name="whole", version="1", sample_rate_hz=RATE_HZ)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        return ["one two"] * len(batch)
+        return ["red two"] * len(batch)

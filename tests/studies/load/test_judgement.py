@@ -117,7 +117,7 @@ def test_a_cut_session_has_not_failed():
 
 def test_word_errors_are_a_share_of_the_words_of_completed_sessions():
     judged = only(
-        judge(parse_objective("wer<10%"), level([session(text="one too")] + [session()] * 3 + [unfinished()]))
+        judge(parse_objective("wer<10%"), level([session(text="red too")] + [session()] * 3 + [unfinished()]))
     )
     assert judged.value == pytest.approx(1 / 8)
     assert not judged.holds

@@ -47,7 +47,7 @@ def test_the_capacity_is_between_what_surely_holds_and_what_surely_does_not() ->
     level = rows(record)["fake @ 4"]
     assert (level.params["verdict"], level.params["sure"]) == ("holds", True)
     assert level.metrics["final_latency_p95"].value == pytest.approx(0.5)
-    # "one" ends in the middle, a fifth of a second before it is seen; "two" is seen with the final text.
+    # "red" ends in the middle, a fifth of a second before it is seen; "two" is seen with the final text.
     assert level.metrics["word_latency_mean"].value == pytest.approx((0.2 + 0.5) / 2)
     assert level.metrics["wer"].value == 0
     # Three rounds of 100 sessions of a second, each in 20 s.
@@ -224,7 +224,8 @@ def noisy(path: Path, final_s: float, **changes: Any) -> Path:
 def test_diff_and_gate_compare_levels(tmp_path: Path) -> None:
     before, after = noisy(tmp_path / "a.jsonl", 0.3), noisy(tmp_path / "b.jsonl", 0.6)
     diff = json.loads(stopwav("diff", before, after, "--json").stdout)
-    assert diff["results"][0]["name"] == "fake @ 2"
+    # The capacity, then the levels.
+    assert [item["name"] for item in diff["results"]] == ["fake", "fake @ 2"]
     gate = stopwav("gate", before, after)
     assert gate.code == 3
     assert "slower, finalization latency P50: fake @ 2" in gate.stdout

@@ -29,9 +29,9 @@ def corpus(tmp_path: Path) -> Path:
 
 def script(folder: Path, **changes: Any) -> str:
     """An engine that shows the first word with the third chunk, in which it ends, and the second with the last."""
-    partials = [None, None, "one", None, None, "one two"]
+    partials = [None, None, "red", None, None, "red two"]
     path = folder / "script.json"
-    path.write_text(json.dumps({"service_ms": SERVICE_MS, "partials": partials, "final": "one two", **changes}))
+    path.write_text(json.dumps({"service_ms": SERVICE_MS, "partials": partials, "final": "red two", **changes}))
     return f"fake:{path}"
 
 
