@@ -12,9 +12,10 @@ from noise_corpus import write_corpus
 
 from stopwav.measure import other_work
 
-# Files that take a minute and more. They come first, so that neither of two workers waits long for the other's last.
+# Files that take twenty seconds and more. They come first, so that no worker waits long for the last of another.
 LONGEST = (
-    "test_cli", "test_latency_study", "test_examples", "test_loss_study", "test_compare_study", "test_emformer_rnnt",
+    "test_examples", "test_loss_study", "test_cli", "test_latency_servers", "test_latency_study", "test_compare_study",
+    "test_compare_budget", "test_broken_streams", "test_latency_budget",
 )  # fmt: skip
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

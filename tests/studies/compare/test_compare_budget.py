@@ -104,7 +104,7 @@ def test_a_run_stops_once_everything_is_decided_and_precise(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("counting")
-@pytest.mark.parametrize("stopped_after", [1, 6])
+@pytest.mark.parametrize("stopped_after", [pytest.param(1, marks=pytest.mark.soak), 6])
 def test_whatever_is_there_is_a_valid_answer_and_is_resumed(stopped_after: int, tmp_path: Path) -> None:
     reports = 0
 

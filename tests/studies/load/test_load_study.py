@@ -99,7 +99,7 @@ def test_in_virtual_time_it_measures_what_the_script_says(
 def test_a_search_in_virtual_time_doubles_until_the_worker_is_full(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("LOOK_S", 1.5), ("PATIENCE_S", 0.5)):
+    for name, value in (("LOOK_S", 1.0), ("PATIENCE_S", 0.5)):
         monkeypatch.setattr(short_levels.plan, name, value)
     monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     monkeypatch.setattr(search, "MOST_MEASURED", 3)
