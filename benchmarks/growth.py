@@ -32,11 +32,12 @@ from stopwav.engines.protocol import EngineInfo
 from stopwav.measure.machine import describe
 from stopwav.piece import Piece
 from stopwav.record import Header, Record
+from stopwav.speech.audio_file import duration_s
 from stopwav.speech.corpus import load_corpus
 from stopwav.speech.events import Chunk, Stage, Trace, trace_of
 from stopwav.speech.text import NORMALISER, NORMALISER_VERSION
 from stopwav.speech.utterance import Corpus, Utterance, Word
-from stopwav.studies.corpus_header import corpus_to_json, duration_s
+from stopwav.studies.corpus_header import corpus_to_json
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.spec import make_header
 from stopwav.studies.step.spec import StepSpec

@@ -482,6 +482,13 @@ def test_one_file_for_each_channel(tmp_path: Path) -> None:
         assert np.array_equal(load_utterance(utterance, RATE_HZ).samples, expected)
 
 
+@pytest.mark.parametrize("other", ["results.parquet", "backup.tar", "notes.csv"])
+def test_what_lies_next_to_audio_files_is_not_the_corpus(other: str, tmp_path: Path) -> None:
+    noise(tmp_path / "a.wav").with_suffix(".txt").write_text("hello")
+    (tmp_path / other).write_bytes(b"anything")
+    assert texts(load_corpus(tmp_path)) == {"a": "hello"}
+
+
 def test_stm_folders(tmp_path: Path) -> None:
     written = stm(tmp_path / "x", make_spoken())
     by_file = load_corpus(written.name)

@@ -15,8 +15,8 @@ from written_corpora import make_spoken, rttm, stm, webdataset
 
 import stopwav
 from stopwav.errors import StopwavError
-from stopwav.speech.audio import Audio
-from stopwav.speech.loudness import frame_levels_db, is_clipped, silence_share
+from stopwav.speech.audio import Audio, load_utterance
+from stopwav.speech.loudness import SILENCE_BELOW_LOUDEST_DB, frame_levels_db, is_clipped, silence_share
 
 RATE_HZ = 16_000
 
@@ -151,6 +151,19 @@ def test_levels_of_a_sine_and_of_nothing() -> None:
     np.testing.assert_allclose(frame_levels_db(Audio(tone(0.1, 1.0).astype(np.float32), RATE_HZ)), -3.01, atol=0.02)
     assert frame_levels_db(Audio(np.zeros(100, np.float32), RATE_HZ)).size == 0
     assert silence_share(frame_levels_db(Audio(np.zeros(RATE_HZ, np.float32), RATE_HZ))) == 1.0
+
+
+def test_40_db_finds_the_known_pauses_of_the_bundled_corpus() -> None:
+    right: dict[float, list[bool]] = {30.0: [], 40.0: [], 50.0: []}
+    for utterance in stopwav.load_corpus("bundled").utterances:
+        levels = frame_levels_db(load_utterance(utterance, RATE_HZ))
+        middles_s = (np.arange(len(levels)) + 0.5) * 0.02
+        spoken = np.any([(w.start_s <= middles_s) & (middles_s < w.end_s) for w in utterance.words], axis=0)
+        for below_db, frames in right.items():
+            frames += list((levels < levels.max() - below_db) != spoken)
+    shares = {below_db: np.mean(frames) for below_db, frames in right.items()}
+    assert shares[SILENCE_BELOW_LOUDEST_DB] > 0.965
+    assert max(shares, key=lambda below_db: shares[below_db]) == SILENCE_BELOW_LOUDEST_DB
 
 
 @pytest.mark.parametrize("gain", [0.01, 1.0])

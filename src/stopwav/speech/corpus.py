@@ -117,12 +117,14 @@ def _folder_reader(name: CorpusName, progress: Progress | None) -> _Reader:
     path = name.path
     if table.is_common_voice(path):
         return partial(table.load_common_voice, name)
-    if hf_datasets.is_saved_dataset(path):
-        return partial(hf_datasets.load_dataset_corpus, name, progress)
     if (described := _metadata(path)) is not None:
         return partial(_read, CorpusName(str(described), name.options), progress)
-    if any(path.glob(f"*{webdataset.SUFFIX}")):
-        return partial(webdataset.load_webdataset, name)
+    # Next to audio files, an archive or a table of results is not the corpus.
+    if not any(each.suffix.lower() in AUDIO_SUFFIXES for each in path.iterdir()):
+        if hf_datasets.is_saved_dataset(path):
+            return partial(hf_datasets.load_dataset_corpus, name, progress)
+        if any(path.glob(f"*{webdataset.SUFFIX}")):
+            return partial(webdataset.load_webdataset, name)
     if nist.nist_files(path):
         return partial(nist.load_nist, name)
     name.check_options()

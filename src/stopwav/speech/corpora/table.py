@@ -76,12 +76,13 @@ def _rows(path: Path, problems: list[Problem]) -> Iterator[tuple[str, list[str]]
         text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise StopwavError(f"{path} is not UTF-8; convert it, for example with iconv -f latin1 -t utf-8") from None
-    first = text.split("\n", 1)[0]
-    tabs = path.suffix.lower() == ".tsv"
+    content = io.StringIO(text, newline="")
     # Quotes are ordinary characters in a TSV: Common Voice's sentences have them.
-    quoting = csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
-    delimiter = "\t" if tabs else max(_DELIMITERS, key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+    reader = (
+        csv.reader(content, delimiter="\t", quoting=csv.QUOTE_NONE)
+        if path.suffix.lower() == ".tsv"
+        else csv.reader(content, delimiter=max(_DELIMITERS, key=text.partition("\n")[0].count))
+    )
     while True:
         where = f"{path.name}:{reader.line_num + 1}"
         try:

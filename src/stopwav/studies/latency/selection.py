@@ -60,7 +60,7 @@ def stream_cost(spec: LatencySpec, engines: Iterable[OpenedEngine]) -> StreamCos
 
 def draw(spec: LatencySpec) -> Corpus:
     """Return the corpus in an order drawn by seed, cut to the limit."""
-    corpus = load_corpus(spec.corpus, words=None if spec.words is None else Path(spec.words))
+    corpus = load_corpus(spec.corpus, None if spec.words is None else Path(spec.words), spec.report)
     # Drawn over the whole corpus: the first N of a sorted one are all alike.
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)
