@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,8 @@ _COLUMNS = Columns("audio_filepath", "text", "id", "speaker", "language")
 
 def is_saved_dataset(folder: Path) -> bool:
     """Whether a folder was written by save_to_disk, or holds Parquet files as datasets of the Hub do."""
-    return (
-        os.path.isfile(folder / SAVED)
-        or os.path.isfile(folder / SAVED_SPLITS)
-        or any(any(place.glob("*.parquet")) for place in (folder, folder / "data") if os.path.isdir(place))
-    )
+    saved = os.path.isfile(folder / SAVED) or os.path.isfile(folder / SAVED_SPLITS)
+    return saved or any(folder.glob("*.parquet")) or any(folder.glob("data/*.parquet"))
 
 
 def load_dataset_corpus(name: CorpusName, progress: Progress | None = None) -> Corpus:
@@ -113,17 +110,17 @@ def _read_rows(name: CorpusName, folder: Path, local_bytes: int, progress: Progr
     lines = path.read_bytes().splitlines(keepends=True) if os.path.isfile(path) else []
     done = sum(line.endswith(b"\n") for line in lines)
     limit = _row_limit(name)
-    rows, total = _opened(name, local_bytes, limit)
+    dataset, total = _opened(name, local_bytes)
     total = total if limit is None else min(limit, total or limit)
-    columns = None
+    rows, named, columns = iter(dataset.skip(done)), _class_names(dataset.features or {}), None
     with path.open("wb") as file:
         file.writelines(lines[:done])
         for number in itertools.count(done):
-            row = None if number == limit else _next_row(name, rows, number, done)
+            row = None if number == limit else _next_row(name, rows, number)
             if row is None:
                 break
             columns = columns or _audio_columns(name, row)
-            line = {"row": number, **_stored(name, folder, number, row, columns)}
+            line = {"row": number, **_stored(name, folder, number, named(row), columns)}
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             if progress is not None:
@@ -140,18 +137,18 @@ def _row_limit(name: CorpusName) -> int | None:
     return int(text)
 
 
-def _next_row(name: CorpusName, rows: Iterator[Mapping[str, Any]], number: int, skipped: int) -> Any:
+def _next_row(name: CorpusName, rows: Iterator[Mapping[str, Any]], number: int) -> Mapping[str, Any] | None:
     """Return the next row, None after the last."""
     try:
-        return next(itertools.islice(rows, skipped, None) if number == skipped else rows, None)
+        return next(rows, None)
     except Exception as error:  # of the network, of the files, of the package's decoders
         raise StopwavError(
             f"corpus {name}: row {number} was not read ({_first_line(error)}); run it again to continue there"
         ) from error
 
 
-def _opened(name: CorpusName, local_bytes: int, limit: int | None) -> tuple[Iterator[Mapping[str, Any]], int | None]:
-    """Return the rows of the split that is named, with undecoded audio, and their number where it is known."""
+def _opened(name: CorpusName, local_bytes: int) -> tuple[Any, int | None]:
+    """Return the split that is named, a stream of rows with undecoded audio, and their number where it is known."""
     try:
         import datasets
     except ImportError as error:
@@ -173,8 +170,7 @@ def _opened(name: CorpusName, local_bytes: int, limit: int | None) -> tuple[Iter
         )
     count = dataset.num_rows if hasattr(dataset, "num_rows") else info.num_examples if info else None
     stream = dataset.to_iterable_dataset() if hasattr(dataset, "to_iterable_dataset") else dataset
-    named = _class_names(stream.features or {})
-    return (named(row) for row in stream.decode(False)), count
+    return stream.decode(False), count
 
 
 def _check_hub(name: CorpusName) -> None:
@@ -219,7 +215,7 @@ def _split(name: CorpusName, splits: Mapping[str, Any]) -> Any:
     return splits[wanted]
 
 
-def _class_names(features: Mapping[str, Any]) -> Any:
+def _class_names(features: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     """Return a function that puts names, such as of languages, in place of a row's numbers for them."""
     names = {column: feature.int2str for column, feature in features.items() if hasattr(feature, "int2str")}
 

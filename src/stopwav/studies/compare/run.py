@@ -79,7 +79,7 @@ def _header(spec: CompareSpec) -> Header:
 
     if spec.meter_csv is not None:
         check_meter_log(Path(spec.meter_csv))
-    corpus = load_corpus(spec.corpus, language=spec.language)
+    corpus = load_corpus(spec.corpus, language=spec.language, progress=spec.report)
     normaliser = run_normaliser(spec.normaliser, corpus)
     inputs = draw_inputs(corpus.utterances, spec.samples, spec.seed)
     return make_header(

@@ -62,7 +62,7 @@ def stream_cost(spec: LatencySpec, engines: Iterable[OpenedEngine]) -> StreamCos
 def draw(spec: LatencySpec) -> tuple[Corpus, str]:
     """Return the corpus in an order drawn by seed, cut to the limit, and the digest of all of it."""
     words = None if spec.words is None else Path(spec.words)
-    corpus = load_corpus(spec.corpus, words, spec.language)
+    corpus = load_corpus(spec.corpus, words, spec.language, spec.report)
     # Drawn over the whole corpus: the first N of a sorted one are all alike.
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)

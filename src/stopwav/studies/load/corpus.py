@@ -26,7 +26,7 @@ LONGEST_SHARE = 0.1
 def choose_utterances(spec: LoadSpec) -> tuple[Corpus, str]:
     """Return the utterances of a run with the times of their words, and the digest of the corpus they are from."""
     words = None if spec.words is None else Path(spec.words)
-    corpus = load_corpus(spec.corpus, words, spec.language)
+    corpus = load_corpus(spec.corpus, words, spec.language, spec.report)
     drawn = list(corpus.utterances)
     random.Random(spec.seed).shuffle(drawn)
     longest_s = LONGEST_SHARE * spec.total_s
