@@ -137,8 +137,13 @@ def test_a_plan_that_passes_without_a_baseline_becomes_one(runner: Runner) -> No
     assert runner.outputs["outcome"] == "no-baseline"
     (run,) = Path(runner.outputs["runs"]).glob("*.jsonl")
     summary = runner.read("GITHUB_STEP_SUMMARY")
-    heading, condition = "## stopwav: no-baseline", "| count_time &lt; 10 |"
-    for part in (heading, "gate passed", condition, "gate: no baseline", "<summary>Results"):
+    for part in (
+        "## stopwav: no-baseline",
+        "gate passed",
+        "| count_time &#60; 10 |",
+        "gate: no baseline",
+        "<summary>Results",
+    ):
         assert part in summary
     assert runner.step("Comment").returncode == 0
     assert "api --silent repos/owner/name/issues/7/comments --field body=@" in runner.read("gh.txt")
