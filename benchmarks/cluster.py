@@ -15,16 +15,13 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 import psutil
 
 from stopwav import compare
-from stopwav.measure.launcher import LocalLauncher, Process
+from stopwav.measure.launcher import Launcher, LocalLauncher
 from stopwav.measure.machine import describe
 from stopwav.record import Record
 from stopwav.studies.launch.destination import parse_destination
@@ -80,20 +77,25 @@ def print_cost(on: str, calls: int, starts: int) -> None:
     ray_cluster = RayCluster(parse_destination(on))
     with MachineLauncher(ray_cluster, lambda text: print(text, file=sys.stderr)) as there:
         there.link()
-        here = LocalLauncher()
+        launchers: dict[str, Launcher] = {"here": LocalLauncher(), "there": there}
         opened: dict[str, list[float]] = {"here": [], "there": []}
         called: dict[str, list[float]] = {"here": [], "there": []}
         for _ in range(starts):
-            for name, launcher in (("here", here), ("there", there)):
+            for name, launcher in launchers.items():
                 with launcher.open(Nothing) as process:
-                    opened[name].append(seconds(partial(process.start, LIMIT_S)))
-        with here.open(Nothing) as local, there.open(Nothing) as remote:
-            processes: dict[str, Process] = {"here": local, "there": remote}
-            for process in processes.values():
-                process.start(LIMIT_S)
-            for _ in range(calls):
-                for name, process in processes.items():
-                    called[name].append(seconds(partial(process.call, "work", time_limit_s=LIMIT_S)))
+                    begin_s = time.perf_counter()
+                    process.start(LIMIT_S)
+                    opened[name].append(time.perf_counter() - begin_s)
+        processes = {name: launcher.open(Nothing) for name, launcher in launchers.items()}
+        for process in processes.values():
+            process.start(LIMIT_S)
+        for _ in range(calls):
+            for name, process in processes.items():
+                begin_s = time.perf_counter()
+                process.call("work", time_limit_s=LIMIT_S)
+                called[name].append(time.perf_counter() - begin_s)
+        for process in processes.values():
+            process.close()
     ray_cluster.close()
     print("| | here, median | on Ray, median | more | more, P95 |\n|---|---|---|---|---|")
     for what, values in (("start of a process", opened), ("call", called)):
@@ -101,13 +103,6 @@ def print_cost(on: str, calls: int, starts: int) -> None:
         cells = (median(values["here"]), median(values["there"]), median(more), quantiles(more, n=20)[-1])
         print(f"| {what} | " + " | ".join(f"{1e3 * cell:.1f} ms" for cell in cells) + " |")
     print(flush=True)
-
-
-def seconds(call: Callable[[], Any]) -> float:
-    """Return what a call takes."""
-    begin_s = time.perf_counter()
-    call()
-    return time.perf_counter() - begin_s
 
 
 def print_throughput(on: str, engine: str, nodes: int, samples: int, folder: Path) -> None:
