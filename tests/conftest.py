@@ -63,7 +63,7 @@ def server_cache() -> Path:
 def tiny_corpus(tmp_path: Path) -> Callable[..., Path]:
     """Make a folder of short noise files, with transcripts and word times."""
 
-    def make(count: int = 3, seconds: float = 0.5, words: str = "red two") -> Path:
+    def make(count: int = 3, seconds: float = 0.5, words: str = "red fox") -> Path:
         return write_corpus(tmp_path / f"corpus-{count}-{seconds}", count, seconds, words)
 
     return make

@@ -13,8 +13,8 @@ from stopwav.speech.events import RemoteFacts, remote_trace
 
 CHUNK_S, AUDIO_S = 0.1, 1.0
 # One word in each half of the utterance.
-WORDS = (("red", 0.0, 0.5), ("two", 0.5, 1.0))
-TEXT = "red two"
+WORDS = (("red", 0.0, 0.5), ("fox", 0.5, 1.0))
+TEXT = "red fox"
 STEADY_S, RAMP_S = 20.0, 2.0
 MEGABYTE = 10**6
 

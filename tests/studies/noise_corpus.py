@@ -6,7 +6,7 @@ import numpy as np
 import soundfile
 
 
-def write_corpus(folder: Path, count: int = 3, seconds: float = 0.5, words: str = "red two") -> Path:
+def write_corpus(folder: Path, count: int = 3, seconds: float = 0.5, words: str = "red fox") -> Path:
     """Make a folder of short noise files, each with the same words, evenly spread."""
     folder.mkdir(parents=True)
     noise = np.random.default_rng(0)

@@ -31,7 +31,7 @@ def test_it_is_that_of_the_utterances_in_a_row(written: Written) -> None:
 
 def test_a_change_is_noticed_and_a_corpus_with_options_is_not_missing(written: Written, tmp_path: Path) -> None:
     digests = input_digests(written.name, 1.0)
-    assert digests[written.name] == f"corpus:{audio_digest(written.name, 0)}"
+    assert digests[written.name] == f"corpus:{audio_digest(written.name)}"
     assert (changed_file(digests), missing_file(digests)) == (None, None)
     for path in (tmp_path / "x").rglob("*"):
         if path.suffix in (".csv", ".stm", ".tar"):

@@ -25,8 +25,8 @@ class Own:
     def __init__(self, model=""): pass
     def open(self): return self
     def push(self, samples): return []
-    def finish(self): return [Hypothesis("red two")]
-    def transcribe(self, batch): return ["red two"] * len(batch)
+    def finish(self): return [Hypothesis("red fox")]
+    def transcribe(self, batch): return ["red fox"] * len(batch)
 def no_loss(*inputs): raise ValueError("no")
 def no_job(): raise ValueError("no")
 """

@@ -23,7 +23,7 @@ class Destructive:
             audio.samples[:] = 0
         self.kept.append(batch.pop())
         batch.clear()
-        return ["red two"] * size
+        return ["red fox"] * size
 """
 FAST = Plan(min_values=3, max_values=3, warmup_s=0, min_values_s=0.01, max_values_s=0.1)
 

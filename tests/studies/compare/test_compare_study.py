@@ -118,7 +118,7 @@ def test_few_utterances_and_other_languages_are_warnings(tmp_path: Path, tiny_co
         "        self.info = EngineInfo(name='s', version='1', language=language, sample_rate_hz=sample_rate)\n"
         "    def transcribe(self, batch):\n"
         "        assert batch[0].sample_rate_hz == self.info.sample_rate_hz\n"
-        "        return ['red two']\n"
+        "        return ['red fox']\n"
     )
     names = [f"{engine}:Speaks", f"{engine}:Speaks,language=de,sample_rate=8000"]
     record = run(names, tmp_path, corpus=str(tiny_corpus(count=2)), samples=4)

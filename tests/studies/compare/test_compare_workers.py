@@ -18,7 +18,7 @@ class Odd:
     def transcribe(self, batch):
         seconds = batch[0].duration_s
         {body}
-        return ['red two']
+        return ['red fox']
 """
 
 

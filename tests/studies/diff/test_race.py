@@ -34,7 +34,7 @@ class Offline:
     def transcribe(self, batch):
         if self.die:
             os._exit(9)
-        return ["red two"] * len(batch)
+        return ["red fox"] * len(batch)
 """
 
 

@@ -22,7 +22,7 @@ ENGINES = """
         info = EngineInfo(name="mine", version="1", chunk_s=0.1)
         def open(self): return self
         def push(self, samples): return []
-        def finish(self): return [Hypothesis("red two")]
+        def finish(self): return [Hypothesis("red fox")]
 
     class Third(Base):
         def open(self):
@@ -258,8 +258,8 @@ def test_bad_audio_is_named_and_the_rest_is_measured(tiny_corpus: MakeCorpus, tm
 
 def test_an_utterance_without_words_is_measured_without_errors(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     corpus = tiny_corpus(count=2)
-    (corpus / "transcripts.txt").write_text("u000\nu001 red two\n")
-    (corpus / "words.ctm").write_text("u001 1 0.0 0.25 red\nu001 1 0.25 0.25 two\n")
+    (corpus / "transcripts.txt").write_text("u000\nu001 red fox\n")
+    (corpus / "words.ctm").write_text("u001 1 0.0 0.25 red\nu001 1 0.25 0.25 fox\n")
     (result,) = results(run("fake", corpus, tmp_path))
     assert (result.params["utterances"], result.params["transcripts"]) == (2, 1)
     assert any(warning.message.startswith("1 of 2 utterances without") for warning in result.warnings)

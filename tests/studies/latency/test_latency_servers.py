@@ -22,7 +22,7 @@ from stopwav.studies.latency.stream_table import read_trace
 pytest.importorskip("websockets")
 
 # Of the corpus here: words of an utterance of 0.5 s, in chunks of 0.1 s.
-REPLIES = (Reply(2, 0.03, "red"), Reply(5, 0.02, "red two", final=True))
+REPLIES = (Reply(2, 0.03, "red"), Reply(5, 0.02, "red fox", final=True))
 
 
 def only(record: Record) -> Result:
@@ -71,7 +71,7 @@ def test_every_word_latency_is_within_one_percent_and_5_ms(tiny_corpus: MakeCorp
     replies = [
         Reply(5, first, "red"),
         # The second segment is final before the first one is.
-        Reply(10, second, "two", start_s=0.5, final=True),
+        Reply(10, second, "fox", start_s=0.5, final=True),
         Reply(10, second + drawn.uniform(0.05, 0.2), "red", start_s=0.0, final=True),
     ]
     error_s, attempt = math.inf, 0
@@ -89,9 +89,9 @@ def test_every_word_latency_is_within_one_percent_and_5_ms(tiny_corpus: MakeCorp
 def test_endpoints_have_a_latency(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     corpus = tiny_corpus(count=8, seconds=1.0)
     names = [f"u{index:03d}" for index in range(8)]
-    (corpus / "words.ctm").write_text("".join(f"{name} 1 0.0 0.1 red\n{name} 1 0.1 0.1 two\n" for name in names))
+    (corpus / "words.ctm").write_text("".join(f"{name} 1 0.0 0.1 red\n{name} 1 0.1 0.1 fox\n" for name in names))
     # The second word ends at 0.2 s, and the fourth chunk at 0.4 s.
-    replies = (*REPLIES[:1], Reply(3, 0.1, "red two", final=True, endpoint=True))
+    replies = (*REPLIES[:1], Reply(3, 0.1, "red fox", final=True, endpoint=True))
     with serving(ScriptedDeepgram(replies)) as server:
         record = run(server, corpus, tmp_path, streams=8)
     assert only(record).status == "ok", only(record).warnings

@@ -28,7 +28,7 @@ def test_scripted_delays_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> N
     # lasts: none waits for another, unless the machine holds one up for that long.
     times_ms = [3.0] * 60 + [8.0] * 37 + [20.0] * 3
     random.Random(0).shuffle(times_ms)
-    engine = script(tmp_path, service_ms=times_ms, chunk_s=0.05, final="red two", tell=True)
+    engine = script(tmp_path, service_ms=times_ms, chunk_s=0.05, final="red fox", tell=True)
     record = run(engine, tiny_corpus(count=4, seconds=5.0), tmp_path)
     (result,) = results(record)
     told = [[int(chunk.hypotheses[0]) / 1e9 for chunk in list(trace.chunks())[:-1]] for trace in traces_of(record)]
@@ -81,7 +81,7 @@ def test_queueing_is_reconstructed_in_virtual_time_as_it_happens_in_real_time(
     tiny_corpus: MakeCorpus, tmp_path: Path, pace: Pace
 ) -> None:
     # One chunk of five takes longer than two last.
-    engine = script(tmp_path, service_ms=[5, 5, 120, 5, 5], chunk_s=0.05, final="red two")
+    engine = script(tmp_path, service_ms=[5, 5, 120, 5, 5], chunk_s=0.05, final="red fox")
     (utterance,) = load_corpus(str(tiny_corpus(count=1, seconds=1.0))).utterances
     trace = streamed(StreamRunner(engine, None), utterance, pace)
     assert_reconstruction_is_exact(trace)
@@ -102,15 +102,15 @@ def test_a_run_is_fed_at_the_pace_asked_for(tiny_corpus: MakeCorpus, tmp_path: P
 
 
 def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    # 1 s, words end at 0.5 and 1.0; chunks of 0.25 s of 10 ms; "red" is shown by the third, "two" by the end.
+    # 1 s, words end at 0.5 and 1.0; chunks of 0.25 s of 10 ms; "red" is shown by the third, "fox" by the end.
     engine = script(
-        tmp_path, service_ms=10, finish_ms=20, chunk_s=0.25, partials=[None, None, "red", None], final="red two"
+        tmp_path, service_ms=10, finish_ms=20, chunk_s=0.25, partials=[None, None, "red", None], final="red fox"
     )
     record = run(engine, tiny_corpus(count=6, seconds=1.0), tmp_path)
     (result,) = results(record)
     traces = traces_of(record)
     one_s, two_s = ([list(trace.chunks())[k].done_s - end_s for trace in traces] for k, end_s in ((2, 0.5), (-1, 1.0)))
-    # "red": 0.75 + 0.01 − 0.5. "two": chunk 4 is done at 1.01, the end at 1.03. A busy machine is later.
+    # "red": 0.75 + 0.01 − 0.5. "fox": chunk 4 is done at 1.01, the end at 1.03. A busy machine is later.
     assert min(one_s) >= 0.26 - 1e-9
     assert min(two_s) >= 0.03 - 1e-9
     queues_s = [list(trace.chunks())[k].queue_s for trace in traces for k in (2, -1)]
@@ -127,7 +127,7 @@ def test_an_engine_slower_than_speech_does_not_keep_up(
 ) -> None:
     monkeypatch.setattr(streams, "MIN_WARMUP_CALLS", 1)
     # Half as slow again, in three utterances: an interval of RTF that includes 1 would be undecided.
-    engine = script(tmp_path, service_ms=150, chunk_s=0.1, final="red two")
+    engine = script(tmp_path, service_ms=150, chunk_s=0.1, final="red fox")
     record = run(engine, tiny_corpus(count=3, seconds=1.1), tmp_path)
     (result,) = results(record)
     assert result.metrics["keeps_up"].value == 0
@@ -140,7 +140,7 @@ def test_an_engine_slower_than_speech_does_not_keep_up(
 
 
 def test_engines_take_turns_utterance_by_utterance(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    engine = script(tmp_path, final="red two")
+    engine = script(tmp_path, final="red fox")
     record = run([engine, engine], tiny_corpus(count=4), tmp_path, rounds=2)
     streamed = [(p.key[1], p.key[3], p.key[2].endswith("#2")) for p in record.pieces if p.key[0] == "stream"]  # type: ignore[union-attr]
     assert [second for _, _, second in streamed] == [False, True, True, False] * 2 + [True, False, False, True] * 2

@@ -134,7 +134,7 @@ def test_a_folder_of_audio_alone_is_measured_by_every_study(tmp_path: Path, tiny
     corpus = tiny_corpus(count=2)
     for name in ("transcripts.txt", "words.ctm"):
         (corpus / name).unlink()
-    engine = script(tmp_path, partials=["red", "red two"], final="red two", service_ms=1)
+    engine = script(tmp_path, partials=["red", "red fox"], final="red fox", service_ms=1)
     save = ("--save", tmp_path / "runs", "--rounds", 1)
     done = command("latency", engine, "--corpus", corpus, "--json", "--print-texts", *save)
     assert done.code == 0, done.stderr
@@ -142,8 +142,8 @@ def test_a_folder_of_audio_alone_is_measured_by_every_study(tmp_path: Path, tiny
     assert result["metrics"]["rtf"]["value"] > 0
     assert (result["metrics"]["wer"]["value"], result["metrics"]["wer"]["note"]) == (None, "no transcript")
     assert [(text["utterance"], text["reference"], text["text"]) for text in result["texts"]] == [
-        ("u000", None, "red two"),
-        ("u001", None, "red two"),
+        ("u000", None, "red fox"),
+        ("u001", None, "red fox"),
     ]
     header = Record.read(Path(json.loads(done.stdout)["run"])).header
     assert [utterance["text"] for utterance in header.corpus["utterances"]] == [None, None]

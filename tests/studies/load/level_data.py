@@ -7,12 +7,12 @@ from stopwav.speech.utterance import Utterance, Word
 from stopwav.studies.load.level_table import read_level
 
 # Two words in a second of audio; the last one ends 0.1 s before the audio does.
-UTTERANCE = Utterance("u", Path("u.wav"), "red two", words=(Word("red", 0.1, 0.5), Word("two", 0.5, 0.9)))
+UTTERANCE = Utterance("u", Path("u.wav"), "red fox", words=(Word("red", 0.1, 0.5), Word("fox", 0.5, 0.9)))
 CHUNKS = [round(0.1 * number, 1) for number in range(1, 11)]
 STEADY_S = 20.0
 
 
-def session(first=0.2, second=0.2, final=0.2, *, begin_s=0.0, late_s=0.0, ready_s=-0.01, held_s=0.0, text="red two"):
+def session(first=0.2, second=0.2, final=0.2, *, begin_s=0.0, late_s=0.0, ready_s=-0.01, held_s=0.0, text="red fox"):
     """A session that is over: each word is seen so long after its end, the final text so long after the audio's."""
     words = text.split()
     texts = [(0.5 + first, words[0]), (0.9 + second, text)]

@@ -17,7 +17,7 @@ LEAK_BYTES = 200_000
 
 
 class Speaks:
-    """Says "red" with the first chunk and "red two" at the end, whatever it hears."""
+    """Says "red" with the first chunk and "red fox" at the end, whatever it hears."""
 
     def __init__(self) -> None:
         self.info = EngineInfo(name="speaks", version="1", sample_rate_hz=RATE_HZ)
@@ -37,7 +37,7 @@ class Session:
         return [Hypothesis("red")]
 
     def finish(self) -> list[Hypothesis]:
-        return [Hypothesis("red two")]
+        return [Hypothesis("red fox")]
 
 
 class Leaks(Speaks):
@@ -82,4 +82,4 @@ class Whole:
         self.info = EngineInfo(name="whole", version="1", sample_rate_hz=RATE_HZ)
 
     def transcribe(self, batch: Sequence[Audio]) -> list[str]:
-        return ["red two"] * len(batch)
+        return ["red fox"] * len(batch)

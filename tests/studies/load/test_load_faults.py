@@ -156,7 +156,7 @@ def test_the_row_with_faults_stands_beside_the_row_without(tmp_path: Path, monke
     assert {ending.partition(":")[0] for ending in endings} <= set(faults.FAULTS)
     assert endings
     for row in (without, with_faults):
-        # All of their texts are right: "red two", as the engine says to whoever is patient.
+        # All of their texts are right: "red fox", as the engine says to whoever is patient.
         assert (row.metrics["wer"].value, row.metrics["failed"].value) == (0, 0)
     # The same sessions, which begin alike.
     assert without.metrics["sessions"].value == with_faults.metrics["sessions"].value

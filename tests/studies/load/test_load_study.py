@@ -29,9 +29,9 @@ def corpus(tmp_path: Path) -> Path:
 
 def script(folder: Path, **changes: Any) -> str:
     """An engine that shows the first word with the third chunk, in which it ends, and the second with the last."""
-    partials = [None, None, "red", None, None, "red two"]
+    partials = [None, None, "red", None, None, "red fox"]
     path = folder / "script.json"
-    path.write_text(json.dumps({"service_ms": SERVICE_MS, "partials": partials, "final": "red two", **changes}))
+    path.write_text(json.dumps({"service_ms": SERVICE_MS, "partials": partials, "final": "red fox", **changes}))
     return f"fake:{path}"
 
 

@@ -165,6 +165,9 @@ class _Reader:
         if isinstance(yaml_node, yaml.ScalarNode) and yaml_node.tag == f"{_STANDARD}merge":
             raise StopwavError(f"{where}: merge keys (<<) are not read; write the keys out")
         key = self._scalar(yaml_node, where) if isinstance(yaml_node, yaml.ScalarNode) else None
+        if isinstance(key, bool):
+            # YAML 1.1 takes `on` for a yes, and here it is a setting.
+            key = yaml_node.value
         if not isinstance(key, str):
             raise StopwavError(f"{where}: a key must be text; put it in quotes")
         return key
