@@ -1,6 +1,8 @@
 # `make demo` and `make test` need Python 3.11 or newer and make, nothing else: .venv is made when it is not there.
 PYTHON ?= python3
 BIN := .venv/bin
+# The tests start a thousand processes: where Python may keep no byte code, each would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test soak servers lint docs clean
 

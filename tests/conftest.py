@@ -1,6 +1,7 @@
 """What several tests share: tiny corpora made of noise, and where the real speech lies."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ LONGEST = (
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 # Tests neither read nor write the user's cache of word times; only servers of others are installed there.
+# Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 USER_CACHE = os.environ.get("STOPWAV_CACHE", "")
 os.environ["STOPWAV_CACHE"] = ""
 # Nor does a run wait to see what other processes do: it would wait in every test, and another test is such a process.

@@ -198,7 +198,7 @@ def test_the_demo_measures_both_recognisers(tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("moonshine_voice")
     two = shortest(2)
     monkeypatch.setattr("stopwav.speech.corpus.bundled_corpus", lambda: two)
-    monkeypatch.setattr("stopwav.cli.demo.QUICK_S", 20.0)
+    monkeypatch.setattr("stopwav.cli.demo.QUICK_S", 8.0)
     done = stopwav("demo", "--save", tmp_path, "--no-html")
     assert done.code == 0, done.stdout + done.stderr
     (run,) = tmp_path.glob("*.jsonl")

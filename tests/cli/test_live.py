@@ -25,8 +25,6 @@ def start(*arguments: object, **options: object) -> "subprocess.Popen[str]":
         [sys.executable, "-m", "stopwav", "counting", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TERM": "xterm", "COLUMNS": "80", "LINES": "30"},
         text=True,
-        # A test runner may ignore it, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         **options,  # type: ignore[call-overload]
     )
 
@@ -108,7 +106,6 @@ def test_without_a_terminal_lines_say_that_it_is_alive(tmp_path: Path) -> None:
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     path = wait_for_pieces(tmp_path, 10)
     time.sleep(1.0)

@@ -236,7 +236,7 @@ def test_a_page_that_cannot_be_written_loses_nothing(tiny_corpus: MakeCorpus, tm
 def test_json_and_csv_render_no_page_unless_asked(tiny_corpus: MakeCorpus, tmp_path: Path, no_pages: None) -> None:
     corpus = tiny_corpus()
     plan = tmp_path / "plan.yaml"
-    plan.write_text(f"save: {tmp_path / 'plan'}\nstudies: [{{grid: {{engine: fake, durations: [0.1], quick: yes}}}}]\n")
+    plan.write_text(f"save: {tmp_path / 'plan'}\nstudies: [{{grid: {{engine: fake, durations: [0.1], rounds: 1}}}}]\n")
     printed = [
         latency(corpus, tmp_path / "runs", "--json"),
         stopwav("run", plan, "--set", "batch-sizes=1", "--json"),

@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def test_a_recipe_is_run_and_its_traces_are_found(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stopwav.studies.grid.spec.REPORT", FAST)
     save = recipe.parent / "runs"
-    done = command("run", recipe, "--quick", "--save", save, "--no-html", "--json")
+    done = command("run", recipe, "--rounds", 1, "--save", save, "--no-html", "--json")
     assert done.code == 0, done.stderr
     (run,) = json.loads(done.stdout)["runs"]
     (cell,) = (result for result in run["results"] if result["params"]["kind"] == "cell")

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,8 +39,6 @@ def test_a_run_stopped_at_any_moment_is_valid_and_resumed(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start inherits that.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         process.wait(random.Random(f"{study} {seed}").uniform(0.5, 1.2 * BUDGET_S))

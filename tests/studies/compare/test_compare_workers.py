@@ -60,7 +60,7 @@ def test_an_engine_that_dies_on_every_input_is_given_up(odd, tmp_path: Path, tin
 def test_a_length_that_ends_the_process_takes_only_itself(odd, tmp_path: Path, tiny_corpus) -> None:  # type: ignore[no-untyped-def]
     engine = odd("if abs(seconds - 0.2) < 0.01: os._exit(7)")
     corpus = str(tiny_corpus(count=2))
-    for budget in ({"rounds": 1}, {"rounds": None, "budget_s": 8.0}):
+    for budget in ({"rounds": 1}, {"rounds": None, "budget_s": 5.0}):
         record = run([engine], tmp_path, corpus=corpus, frames=[10, 20, 30], **budget)
         lengths = {piece.key[3]: piece.status for piece in record.pieces if piece.key[0] == "length"}
         assert lengths == {10: "ok", 20: "crashed", 30: "ok"}

@@ -213,9 +213,9 @@ def test_the_same_engine_twice_from_the_command_line(tmp_path: Path) -> None:
 
 def test_a_planted_slowdown_ends_the_race_with_code_3(tmp_path: Path) -> None:
     markdown = tmp_path / "gate.md"
-    slow = "fake,service_ms=40"  # far more than what a busy machine adds
+    slow = "fake,service_ms=20"  # far more than what a busy machine adds
     arguments = ("--budget", "90s", "--fail-on", "slower", "--markdown", markdown, "--json")
-    done = race(tmp_path, "fake,service_ms=4", slow, *arguments)
+    done = race(tmp_path, "fake,service_ms=2", slow, *arguments)
     assert done.code == 3, done.stderr
     printed = json.loads(done.stdout)
     assert ("slower", "rtf") in [(failure["condition"], failure["metric"]) for failure in printed["failures"]]

@@ -150,7 +150,7 @@ def test_what_the_budget_has_no_time_for_is_left_out_and_measured_with_more(tmp_
     done = command("report", first.path)
     assert done.code == 0
     assert "no time, about 3 s" in done.stdout
-    again = grid(tmp_path, "fake,second_ms=800", 12, resume=True, **options)
+    again = grid(tmp_path, "fake,second_ms=800", 9, resume=True, **options)
     assert again.path == first.path
     assert by_place(again)[4, 1].status == "ok"
     assert again.complete

@@ -30,7 +30,7 @@ if (d, B) == (0.2, 2):
 @linux
 def test_every_way_to_die_is_a_result_and_the_sweep_goes_on(tmp_path: Path) -> None:
     engine = engine_file(tmp_path, ALL_WAYS_TO_DIE)
-    options = {"durations": [0.1, 0.2], "batch_sizes": [1, 2], "time_limit_s": 8, "memory_limit_gb": 0.6, "rounds": 2}
+    options = {"durations": [0.1, 0.2], "batch_sizes": [1, 2], "time_limit_s": 4, "memory_limit_gb": 0.6, "rounds": 2}
     record = run(engine, tmp_path, **options)
     cells = by_place(record)
     assert {place: cell.status for place, cell in cells.items()} == {

@@ -84,7 +84,7 @@ def test_details_calls_names_and_compression_are_options_that_ask_for_traces(
 ) -> None:
     monkeypatch.setattr("stopwav.studies.grid.spec.REPORT", FAST)
     done = command(
-        "grid", torch_engine(tmp_path), "--durations", "0.5", "--batch-sizes", "2", "--quick", "--no-html",
+        "grid", torch_engine(tmp_path), "--durations", "0.5", "--batch-sizes", "2", "--rounds", "1", "--no-html",
         "--trace-details", "stacks,shapes", "--trace-details", "flops", "--trace-calls", "3", "--trace-gzip",
         "--trace-worker", "node7", "--save", tmp_path / "runs",
     )  # fmt: skip
@@ -184,10 +184,11 @@ def test_a_traced_pass_that_fails_is_a_caution_and_a_failed_cell_has_none(tmp_pa
     assert not any(w.code.startswith("trace") for w in failed.warnings)
 
 
-def test_the_command_says_where_the_traces_are(tmp_path: Path) -> None:
+def test_the_command_says_where_the_traces_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stopwav.studies.grid.spec.REPORT", FAST)
     done = command(
         "grid", "fake,service_ms=1", "--durations", "0.5", "--batch-sizes", "1",
-        "--quick", "--traces", "--no-html", "--save", tmp_path,
+        "--rounds", "1", "--traces", "--no-html", "--save", tmp_path,
     )  # fmt: skip
     assert done.code == 0
     (folder,) = tmp_path.glob("grid-*-traces")

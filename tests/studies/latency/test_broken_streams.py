@@ -110,7 +110,7 @@ ENGINES = """
 
 
 # Each hang costs it once. A stream that does not hang takes a hundredth.
-LIMIT_S = 3.0
+LIMIT_S = 1.5
 
 
 # How each engine ends, and what is said of it.

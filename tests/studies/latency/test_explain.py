@@ -252,7 +252,7 @@ def test_explain_takes_one_engine() -> None:
 
 
 def test_the_command_measures_prints_and_resumes(engine: str, tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
-    corpus = tiny_corpus(count=4)
+    corpus = tiny_corpus(count=4, seconds=0.2)
     words = ("--words", corpus / "words.ctm")
     options = ("--corpus", corpus, *words, "--rounds", 2, "--save", tmp_path / "runs", "--explain", "--json")
     done = command("latency", engine, *options)

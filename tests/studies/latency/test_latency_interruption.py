@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from latency_runs import MakeCorpus, run
@@ -55,8 +54,6 @@ def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tiny_corpus: MakeC
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start inherits that.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     while not any(path.read_bytes().count(b"\n") > 4 for path in (tmp_path / "runs").glob("*.jsonl")):
         assert process.poll() is None

@@ -1,6 +1,7 @@
 """Latency through a server: against a scripted one, whose every delay is known, and one that fails in every way."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -61,27 +62,28 @@ def test_word_latencies_come_back(tiny_corpus: MakeCorpus, tmp_path: Path) -> No
 @pytest.mark.alone
 @pytest.mark.parametrize("seed", range(3))
 def test_every_word_latency_is_within_one_percent_and_5_ms(tiny_corpus: MakeCorpus, tmp_path: Path, seed: int) -> None:
-    """Delays per chunk and per word, with jitter, and finals in the wrong order: the best of three attempts."""
+    """Delays per chunk and per word, with jitter, and finals in the wrong order: in one of three attempts."""
     import random
 
     drawn = random.Random(seed)
-    corpus = tiny_corpus(count=1, seconds=2.0)
+    corpus = tiny_corpus(count=1, seconds=1.0)
     first, second = drawn.uniform(0.05, 0.4), drawn.uniform(0.05, 0.4)
     replies = [
-        Reply(12, first, "one"),
+        Reply(5, first, "one"),
         # The second segment is final before the first one is.
-        Reply(20, second, "two", start_s=1.0, final=True),
-        Reply(20, second + drawn.uniform(0.05, 0.2), "one", start_s=0.0, final=True),
+        Reply(10, second, "two", start_s=0.5, final=True),
+        Reply(10, second + drawn.uniform(0.05, 0.2), "one", start_s=0.0, final=True),
     ]
-    errors_s: list[float] = []
-    for attempt in range(3):
+    error_s, attempt = math.inf, 0
+    while error_s > 0.005 and attempt < 3:
         with serving(ScriptedDeepgram(replies)) as server:
             record = run(server, corpus, tmp_path / str(attempt))
         words = utterance_from_json(record.header.corpus["utterances"][0]).words
-        wanted = {words[0].text: 1.3 + first - words[0].end_s, words[1].text: 2.0 + second - words[1].end_s}
+        wanted = {words[0].text: 0.6 + first - words[0].end_s, words[1].text: 1.0 + second - words[1].end_s}
         measured = latencies_s(record)
-        errors_s.append(max(abs((measured[word] or 9.0) - wanted[word]) - 0.01 * abs(wanted[word]) for word in wanted))
-    assert min(errors_s) <= 0.005
+        error_s = max(abs((measured[word] or 9.0) - wanted[word]) - 0.01 * abs(wanted[word]) for word in wanted)
+        attempt += 1
+    assert error_s <= 0.005
 
 
 def test_endpoints_have_a_latency(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
@@ -240,7 +242,7 @@ def test_a_run_through_a_server_is_reported_and_compared(tiny_corpus: MakeCorpus
 
 def test_times_that_are_not_valid_are_not_compared(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     with serving(ScriptedDeepgram(REPLIES)) as server:
-        record = run([server, server], tiny_corpus(count=8), tmp_path, rounds=2, streams=8)
+        record = run([server, server], tiny_corpus(count=8), tmp_path, streams=8)
 
     def delay(lines: list[dict[str, Any]]) -> None:
         for line in lines:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,8 +28,6 @@ def start(corpus: Path, save: Path, *options: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start inherits that.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -85,7 +82,10 @@ def moments(number: signal.Signals, count: int) -> list[float]:
     return [random.Random(f"{number} {index}").uniform(0.3, LATEST_S) for index in range(count)]
 
 
-@pytest.mark.parametrize(("number", "moment_s"), [(signal.SIGINT, 3.0), (signal.SIGKILL, 3.5)])
+# Ctrl-C is `test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on`.
+@pytest.mark.parametrize(
+    ("number", "moment_s"), [pytest.param(signal.SIGINT, 3.0, marks=pytest.mark.soak), (signal.SIGKILL, 3.5)]
+)
 def test_a_run_that_is_stopped_leaves_a_valid_answer(number: signal.Signals, moment_s: float, tmp_path: Path) -> None:
     stop(number, moment_s, tmp_path)
 

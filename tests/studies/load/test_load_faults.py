@@ -131,8 +131,9 @@ def test_a_client_that_cannot_misbehave_says_so(server: BackgroundServer) -> Non
 
 
 def test_the_row_with_faults_stands_beside_the_row_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 2.0)
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 1.5)
     monkeypatch.setattr(short_levels.plan, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     pids = []
     close = Target.close
 

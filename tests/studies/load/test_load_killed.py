@@ -128,6 +128,7 @@ def measure(corpus: Path, **settings: Any) -> Record:
     return stopwav.load([SPEAKS], **{**places, "streams": STREAMS, "rounds": 1, **settings})
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("short", "nothing_left")
 def test_a_killed_client_is_a_crashed_level_and_the_next_one_is_measured(
     monkeypatch: pytest.MonkeyPatch, corpus: Path
@@ -145,7 +146,7 @@ def test_a_killed_client_is_a_crashed_level_and_the_next_one_is_measured(
 
 
 @pytest.mark.usefixtures("short", "nothing_left")
-@pytest.mark.parametrize("kind", ["serve", "worker"])
+@pytest.mark.parametrize("kind", ["serve", pytest.param("worker", marks=pytest.mark.soak)])
 def test_a_killed_server_fails_the_sessions_of_its_level_and_is_started_again(
     kind: str, monkeypatch: pytest.MonkeyPatch, corpus: Path
 ) -> None:
@@ -189,6 +190,7 @@ def load_command(corpus: Path, rounds: int) -> list[str]:
     return ["load", SPEAKS, *places, "--streams", "2,3", "--rounds", str(rounds)]
 
 
+@pytest.mark.soak
 def test_a_killed_command_is_resumed_where_it_was(tmp_path: Path, corpus: Path) -> None:
     command = load_command(corpus, 1)
     life = LoadLife(command, tmp_path / "runs")

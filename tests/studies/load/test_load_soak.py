@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import short_levels
 from load_runs import MEGABYTE, MadeLevel, load_run
 from noise_corpus import write_corpus
 from shown_runs import printed, study_run
@@ -24,7 +25,11 @@ def slope(record: stopwav.Record, metric: str = "memory_slope") -> Estimate:
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("engine", "leaks"), [("Leaks", True), ("Speaks", False)])
-def test_memory_rises_where_the_server_leaks(engine: str, leaks: bool, tmp_path: Path) -> None:
+def test_memory_rises_where_the_server_leaks(
+    engine: str, leaks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short_levels.plan, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     corpus = write_corpus(tmp_path / "corpus", count=3, seconds=0.5)
     places = {"corpus": corpus, "words": corpus / "words.ctm", "save": tmp_path / "runs"}
     record = stopwav.load([f"{ENGINES}:{engine}"], streams=[2], rounds=1, soak_s=6.0, **places)

@@ -48,17 +48,19 @@ def run(engine: str, places: dict[str, Any], settings: dict[str, Any]) -> Record
 def test_by_the_clock_it_measures_what_the_script_says(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 8.0)
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 6.0)
+    monkeypatch.setattr(short_levels.plan, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     engine = script(tmp_path)
     rows = load(corpus, engine, streams=[1], rounds=1, slo="word_latency_p50<0.5, failed<1%")
     level = rows["@ 1"]
     metrics = level.metrics
     assert level.params["verdict"] in ("holds", "invalid")
     assert (metrics["wer"].value, metrics["failed"].value, metrics["unfinished"].value) == (0, 0, 0)
-    # The schedule: a session follows the other after an eighth of a second on average, for eight seconds.
+    # The schedule: a session follows the other after an eighth of a second on average, for six seconds.
     sessions = metrics["sessions"].value
     assert sessions is not None
-    assert sessions == pytest.approx(8.0 / (SECONDS + 0.125), abs=2)
+    assert sessions == pytest.approx(6.0 / (SECONDS + 0.125), abs=2)
     if level.params["verdict"] == "invalid":
         pytest.skip("this machine keeps the client from its schedule")
     # Both words are seen as soon as the chunk that ends them has been worked on.
@@ -74,7 +76,8 @@ def test_by_the_clock_it_measures_what_the_script_says(
 def test_in_virtual_time_it_measures_what_the_script_says(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 4.0)
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 3.0)
+    monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     rows = load(corpus, script(tmp_path), streams=[1, 10], rounds=1, pace="virtual", slo="final_latency_p95<0.1")
     one, ten = rows["@ 1"], rows["@ 10"]
     # Six chunks of 20 ms for 0.6 s of audio. It spins: a busy machine makes it longer, and never shorter.
@@ -96,7 +99,7 @@ def test_in_virtual_time_it_measures_what_the_script_says(
 def test_a_search_in_virtual_time_doubles_until_the_worker_is_full(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("LOOK_S", 2.0), ("PATIENCE_S", 0.5)):
+    for name, value in (("LOOK_S", 1.5), ("PATIENCE_S", 0.5)):
         monkeypatch.setattr(short_levels.plan, name, value)
     monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     monkeypatch.setattr(search, "MOST_MEASURED", 3)

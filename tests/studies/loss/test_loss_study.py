@@ -259,7 +259,7 @@ def test_shapes_are_written_from_the_command_line(tmp_path: Path) -> None:
 def test_a_file_can_name_losses(tmp_path: Path) -> None:
     file = tmp_path / "plan.yaml"
     settings = f"shapes: {shapes_file(tmp_path)}, batch-size: 2, batches: 1, vocab: [8], dim: 4, save: {tmp_path}"
-    file.write_text(f"quick: true\nstudies:\n  - loss: {{losses: [torch], sort: true, {settings}}}\n")
+    file.write_text(f"rounds: 1\nstudies:\n  - loss: {{losses: [torch], sort: true, {settings}}}\n")
     printed = command("run", file, "--no-html")
     assert printed.code == 0, printed.stderr
     assert "torch is the only exact loss that was measured" in printed.stdout

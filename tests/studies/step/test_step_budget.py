@@ -198,7 +198,7 @@ def test_a_stopped_run_is_resumed_with_what_is_left(tmp_path: Path) -> None:
         def say(self, text: str) -> None:
             said.append(text)
 
-    options: dict[str, Any] = {"shapes": str(shapes), "save": tmp_path, "frames": "encoder", "budget_s": 60}
+    options: dict[str, Any] = {"shapes": str(shapes), "save": tmp_path, "frames": "encoder", "budget_s": 20}
     with pytest.raises(KeyboardInterrupt):
         stopwav.step(TINY, **options, progress=Progress("memory", 1))
     (path,) = tmp_path.glob("*.jsonl")
