@@ -204,7 +204,8 @@ def test_a_loss_of_ones_own(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "shapes.csv").write_text("T,U\n20,5\n30,8\n")
     small = ["--shapes", tmp_path / "shapes.csv", "--batch-size", 2, "--batches", 1, "--vocab", 20, "--dim", 16]
-    printed = run("-m", "stopwav", "loss", "examples/my_loss.py:my_loss", *small, "--rounds", 1, "--json", "--no-html", "--save", tmp_path)
+    own = ["-m", "stopwav", "loss", "examples/my_loss.py:my_loss"]
+    printed = run(*own, *small, "--rounds", 1, "--json", "--no-html", "--save", tmp_path)
     (result,) = json.loads(printed)["results"]
     assert result["params"]["right"] is True
     assert result["metrics"]["gradient_deviation"]["value"] < 1e-4
