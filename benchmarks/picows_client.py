@@ -92,7 +92,7 @@ async def open_with_picows(
 
 def scheduler_with_picows(address: str, path: Path, streams: int, seconds: float) -> load_generator.Load:
     """The generator of `stopwav load`, over picows."""
-    vosk_server.open_websocket = open_with_picows
+    vosk_server.open_websocket = open_with_picows  # type: ignore[attr-defined]
     return load_generator.scheduler(address, path, streams, seconds)
 
 
