@@ -437,6 +437,7 @@ def cut(**changes: Any) -> dict[str, Any]:
         (cut(start=-1.0), "-1.0 is not a time in seconds"),
         (cut(duration=float("nan")), "nan is not a time in seconds"),
         (cut(duration="long"), "not a cut as Lhotse writes it (ValueError"),
+        (cut(duration=0.5), "its supervision reaches beyond it; trim the cuts to their supervisions"),
         (cut(channel=7), "it is mixed or changed, and lhotse is not installed"),
         (cut(supervisions=[7]), "not a cut as Lhotse writes it (TypeError"),
         ({"type": "MonoCut", "id": "x"}, "it has no recording"),
@@ -482,7 +483,7 @@ def test_one_file_for_each_channel(tmp_path: Path) -> None:
         assert np.array_equal(load_utterance(utterance, RATE_HZ).samples, expected)
 
 
-@pytest.mark.parametrize("other", ["results.parquet", "backup.tar", "notes.csv"])
+@pytest.mark.parametrize("other", ["results.parquet", "backup.tar", "notes.csv", "metadata.csv"])
 def test_what_lies_next_to_audio_files_is_not_the_corpus(other: str, tmp_path: Path) -> None:
     noise(tmp_path / "a.wav").with_suffix(".txt").write_text("hello")
     (tmp_path / other).write_bytes(b"anything")

@@ -108,32 +108,37 @@ def _file_reader(name: CorpusName, progress: Progress | None) -> _Reader | None:
         return partial(nist.load_nist, name)
     if suffix == ".parquet":
         return partial(hf_datasets.load_dataset_corpus, name, progress)
-    if suffix not in AUDIO_SUFFIXES and (json_lines.is_json(path) or _begins_with_object(path)):
+    if suffix not in AUDIO_SUFFIXES and (json_lines.is_json(path) or _begins_object(path)):
         return partial(_json_corpus, name)
     return None
 
 
 def _folder_reader(name: CorpusName, progress: Progress | None) -> _Reader:
     path = name.path
+    if os.path.isfile(path / "wav.scp"):
+        name.check_options()
+        return partial(kaldi.load_kaldi, path)
     if table.is_common_voice(path):
         return partial(table.load_common_voice, name)
     if (described := _metadata(path)) is not None:
         return partial(_read, CorpusName(str(described), name.options), progress)
+    suffixes = {each.suffix.lower() for each in path.glob("*")}
     # Next to audio files, an archive or a table of results is not the corpus.
-    if not any(each.suffix.lower() in AUDIO_SUFFIXES for each in path.iterdir()):
+    if suffixes.isdisjoint(AUDIO_SUFFIXES):
         if hf_datasets.is_saved_dataset(path):
             return partial(hf_datasets.load_dataset_corpus, name, progress)
-        if any(path.glob(f"*{webdataset.SUFFIX}")):
+        if webdataset.SUFFIX in suffixes:
             return partial(webdataset.load_webdataset, name)
-    if nist.nist_files(path):
+    if not suffixes.isdisjoint(nist.SUFFIXES) and nist.nist_files(path):
         return partial(nist.load_nist, name)
     name.check_options()
-    return partial(kaldi.load_kaldi if os.path.isfile(path / "wav.scp") else folder.load_folder, path)
+    return partial(folder.load_folder, path)
 
 
 def _metadata(path: Path) -> Path | None:
-    """Return the table of a folder that audiofolder describes."""
-    return next((path / file for file in table.METADATA if os.path.isfile(path / file)), None)
+    """Return the table of a folder that audiofolder describes; others have files of that name too, such as LJSpeech."""
+    files = (path / file for file in table.METADATA if os.path.isfile(path / file))
+    return next((file for file in files if b"file_name" in _beginning(file)), None)
 
 
 def _json_corpus(name: CorpusName) -> Corpus:
@@ -144,9 +149,13 @@ def _json_corpus(name: CorpusName) -> Corpus:
     return manifest.load_manifest(name, entries, problems)
 
 
-def _begins_with_object(path: Path) -> bool:
+def _begins_object(path: Path) -> bool:
+    return _beginning(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def _beginning(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+            return file.read(256)
     except OSError as error:
         raise StopwavError(f"cannot read {one_line(str(path))} ({error.strerror}); check its permissions") from None

@@ -43,7 +43,7 @@ def load_cuts(name: CorpusName, entries: Sequence[Entry], problems: Sequence[Pro
     for entry in entries:
         try:
             utterance = _utterance(name.path.parent, entry.fields)
-            times = list(_words(entry.fields, 0.0))
+            times = [word for start_s, part in _supervisions(entry.fields) for word in _words(start_s, part)]
         except _WrongCutError as error:
             refused.append(Problem(entry.where, str(error)))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
@@ -59,7 +59,7 @@ def load_cuts(name: CorpusName, entries: Sequence[Entry], problems: Sequence[Pro
 
 
 def _utterance(folder: Path, cut: Mapping[str, Any]) -> Utterance:
-    supervisions = list(_supervisions(cut))
+    supervisions = [supervision for _, supervision in _supervisions(cut)]
     texts = [str(supervision["text"]) for supervision in supervisions if supervision.get("text")]
     found = _located(folder, cut)
     plain = _plain_audio(found)
@@ -76,11 +76,32 @@ def _utterance(folder: Path, cut: Mapping[str, Any]) -> Utterance:
     )
 
 
-def _supervisions(cut: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the supervisions of a cut in the order of their start; those of a mixed cut track by track."""
+def _supervisions(cut: Mapping[str, Any]) -> list[tuple[float, Mapping[str, Any]]]:
+    """Return the supervisions of a cut and its tracks by their start, each with when its recording begins in the cut.
+
+    A cut from the middle of a recording begins after it: that time is negative.
+    """
+    found = []
+    for offset_s, part in _parts(cut, 0.0):
+        recording_s = offset_s - _seconds(part.get("start", 0.0))
+        for each in part.get("supervisions", ()):
+            start_s = float(each["start"])
+            if not -ctm.OVERSHOOT_S <= start_s <= start_s + _seconds(each["duration"]) <= _length_s(part):
+                raise _WrongCutError("its supervision reaches beyond it; trim the cuts to their supervisions")
+            found.append((offset_s + start_s, recording_s, each))
+    return [(recording_s, each) for _, recording_s, each in sorted(found, key=lambda item: item[0])]
+
+
+def _length_s(cut: Mapping[str, Any]) -> float:
+    return _seconds(cut["duration"]) + ctm.OVERSHOOT_S
+
+
+def _parts(cut: Mapping[str, Any], offset_s: float) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """Yield a cut that is not mixed, or those of its tracks, each with when it begins."""
+    if "tracks" not in cut:
+        yield offset_s, cut
     for track in cut.get("tracks", ()):
-        yield from _supervisions(track["cut"])
-    yield from sorted(cut.get("supervisions", ()), key=lambda supervision: _seconds(supervision["start"]))
+        yield from _parts(track["cut"], offset_s + _seconds(track.get("offset", 0.0)))
 
 
 def _only(supervisions: Sequence[Mapping[str, Any]], key: str) -> str:
@@ -89,15 +110,11 @@ def _only(supervisions: Sequence[Mapping[str, Any]], key: str) -> str:
     return labels.pop() if len(labels) == 1 else ""
 
 
-def _words(cut: Mapping[str, Any], offset_s: float) -> Iterator[Word]:
-    """Yield the aligned words of a cut; their times in the file count from the start of the recording."""
-    for track in cut.get("tracks", ()):
-        yield from _words(track["cut"], offset_s + _seconds(track.get("offset", 0.0)))
-    begin_s = offset_s - _seconds(cut.get("start", 0.0))
-    for supervision in _supervisions({**cut, "tracks": ()}):
-        for symbol, start_s, duration_s, *_ in (supervision.get("alignment") or {}).get("word", ()):
-            word_s = begin_s + float(start_s)
-            yield Word(str(symbol), round(word_s, 6), round(word_s + float(duration_s), 6))
+def _words(recording_s: float, supervision: Mapping[str, Any]) -> Iterator[Word]:
+    """Yield the aligned words of a supervision; their times in the file count from the start of the recording."""
+    for symbol, start_s, duration_s, *_ in (supervision.get("alignment") or {}).get("word", ()):
+        word_s = recording_s + float(start_s)
+        yield Word(str(symbol), round(word_s, 6), round(word_s + float(duration_s), 6))
 
 
 def _located(folder: Path, cut: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,10 +185,9 @@ def _rendered(cut: Mapping[str, Any]) -> Path:
 
 
 def _files(cut: Mapping[str, Any]) -> Iterator[str]:
-    for track in cut.get("tracks", ()):
-        yield from _files(track["cut"])
-    if cut.get("recording"):
-        yield from (source["source"] for source in cut["recording"]["sources"])
+    for _, part in _parts(cut, 0.0):
+        if part.get("recording"):
+            yield from (source["source"] for source in part["recording"]["sources"])
 
 
 def _seconds(value: Any) -> float:
