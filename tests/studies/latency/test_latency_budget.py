@@ -17,8 +17,8 @@ from synthetic_runs import synthetic_run
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.report.document import Detail
+from stopwav.speech.audio_file import duration_s
 from stopwav.studies.budget import FEWEST_ROUNDS, Budget, spent_s, verdict_rule
-from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.latency.pairs import engine_verdicts, more_time
 from stopwav.studies.latency.schedule import LatencySchedule
 from stopwav.studies.latency.selection import StreamCost, choose_utterances, cut, draw
