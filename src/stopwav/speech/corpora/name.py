@@ -47,8 +47,6 @@ class CorpusName:
 
 def parse_name(text: str | Path) -> CorpusName:
     """Take a name apart; a path that exists is the whole of it, commas or not."""
-    if isinstance(text, Path) and os.path.exists(text):
-        return CorpusName(str(text))
     text = str(text)
     if os.path.exists(text):
         return CorpusName(text)
