@@ -43,6 +43,7 @@ HEADER = {
     "`outline` of a model, of the content of small files, and of size and time of change of others; `corpus` of ids, "
     "texts and sizes of the audio of a grid. `--resume` refuses a run whose files have changed",
     "normaliser": "`name` and `version` of the text normaliser behind WER and word latency",
+    "place": "what the machine was asked to have (`--place`), where it is one of a cluster; else empty",
     "plan_version": "1 where a complete run holds every planned piece, those of failures included; older runs have no "
     "such key, and may lack some, such as a `memory` piece",
     "warnings": "warnings of the health checks of `doctor` at the start, as `code` and `message`",
@@ -56,6 +57,13 @@ PIECE = {
     "last_words": "the end of the output of the engine's process before it died",
     "data": "the observations, see below",
 }
+
+RAN = (
+    "A piece that was measured on a cluster has `ran` too: the `machine`, by the fingerprint of its kind and a number of "
+    "its own, and from `begun_s` to `ended_s` by its clock, in seconds since 1970. Of a level of `load` on a cluster the "
+    "data have `clocks`: by client, `offset_s`, by which its clock is ahead of the driver's, and the `round_trip_s` behind "
+    "that; a session names its `client` where that is not the first."
+)
 
 # The data of each kind of piece, by the first item of its key; a test compares it with a real run.
 DATA: dict[str, tuple[str, dict[str, str]]] = {
@@ -239,7 +247,7 @@ def render() -> str:
         INTRODUCTION,
         f"## Header\n\n{_fields(Header, HEADER)}",
         *(f"### spec of `{name}`\n\n{_fields(spec := find_study(name).spec, _settings(spec))}" for name in LISTED),
-        f"## Piece\n\n{_keys(PIECE)}",
+        f"## Piece\n\n{_keys(PIECE)}\n\n{RAN}",
         *kinds,
         f"### trace\n\n{_keys(TRACE)}\n\n{FIRST_FORMAT}",
         *grid,

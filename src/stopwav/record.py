@@ -51,6 +51,7 @@ class Header(BaseModel):
     started: str
     spec: dict[str, Any]
     machine: dict[str, Any] = {}
+    place: str = ""  # what the machine was asked to have, where it is one of a cluster
     corpus: dict[str, Any] = {}
     normaliser: dict[str, Any] = {}
     digests: dict[str, str] = {}

@@ -128,6 +128,8 @@ def _console() -> Console:
 
 def run_to_json(run: StudyRun, *, texts: bool = False) -> dict[str, Any]:
     """Return a run and its results as `--json` prints them; `texts` adds what each engine recognised."""
+    from stopwav.report.provenance import machine_name
+
     results = [result.to_json() for result in run.results]
     if texts and (recognised := understood(run.record, lambda: run.texts)) is not None:
         for result, fields in zip(run.results, results, strict=True):
@@ -136,6 +138,7 @@ def run_to_json(run: StudyRun, *, texts: bool = False) -> dict[str, Any]:
     return {
         "study": run.study.name,
         "run": str(run.record.path),
+        **({"machine": machine_name(run.record.header)} if run.record.header.place else {}),
         "results": results,
         **{key: extra.to_json() for key, extra in understood(run.record, lambda: run.extras).items()},
     }

@@ -40,6 +40,13 @@ def run(
     quick: Quick = False,
     seed: Annotated[int | None, typer.Option(help="Override the seed of every study.")] = None,
     save: Annotated[Path | None, typer.Option(help="Override the folder for the run files.")] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="Measure every study on a cluster: ray, ray:HOST:PORT, slurm.")
+    ] = None,
+    place: Annotated[
+        str | None, typer.Option(metavar="RESOURCES", help="With --on, what the machine has, such as gpu=H200.")
+    ] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="With --on, take a part of a machine.")] = False,
     settings: Set = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the unfinished runs of this file, and keep the finished ones.")
@@ -55,7 +62,8 @@ def run(
     from stopwav.cli.output import STOPPED_CODES, end_with, print_json
     from stopwav.studies.plan.plan_file import file_runs
 
-    planned = file_runs(file, _overrides(rounds, QUICK if quick else budget, seed, save, settings or []))
+    where = {"on": on, "place": place, "shared": shared or None}
+    planned = file_runs(file, _overrides(rounds, QUICK if quick else budget, seed, save, settings or [], where))
     if check:
         end_with(_check(file, planned, as_json=json))
         return
@@ -76,13 +84,19 @@ def run(
 
 
 def _overrides(
-    rounds: int | None, budget: str | None, seed: int | None, save: Path | None, settings: list[str]
+    rounds: int | None,
+    budget: str | None,
+    seed: int | None,
+    save: Path | None,
+    settings: list[str],
+    where: dict[str, Any],
 ) -> dict[str, Any]:
     from stopwav.studies.plan.plan_file import parse_override
     from stopwav.studies.plan.yaml_file import as_node
 
     overrides: dict[str, Any] = dict(parse_override(text) for text in settings)
-    for key, value in (("rounds", rounds), ("budget", budget), ("seed", seed), ("save", save)):
+    given = {"rounds": rounds, "budget": budget, "seed": seed, "save": save, **where}
+    for key, value in given.items():
         if value is not None:
             overrides[key] = as_node(value, f"--{key}")
     return overrides

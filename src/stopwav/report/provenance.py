@@ -46,6 +46,13 @@ def machine_line(header: Header) -> str:
     return plain(" · ".join(parts)) + f" · fingerprint {plain(fingerprint(header))}"
 
 
+def machine_name(header: Header) -> str:
+    """Return the GPUs of the machine, or its processor where it has none."""
+    gpus = [str(gpu.get("name", "unknown GPU")) for gpu in header.machine.get("gpus") or ()]
+    name = ", ".join(dict.fromkeys(gpus)) or str(header.machine.get("cpu") or "unknown processor")
+    return plain(f"{name} ({header.place})" if header.place else name)
+
+
 def fingerprint(header: Header) -> str:
     """Return the fingerprint of the machine's hardware; runs are comparable only where it is the same."""
     return str(header.machine.get("fingerprint") or "unknown")

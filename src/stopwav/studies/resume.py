@@ -69,7 +69,7 @@ def _resumed(study: str, spec: StudySpec, same: Callable[[Header], bool], append
     """The newest run of a spec, open for more where there is more to do; None where there is none."""
     from stopwav.studies.study import check_run, study_of
 
-    path = next((path for path in paths_in(spec.save, study) if _is_run_of(path, study, same)), None)
+    path = next((path for path in paths_in(spec.save, study) if _is_run_of(path, study, spec, same)), None)
     if path is None:
         return None
     record = Record.read(path)
@@ -85,12 +85,13 @@ def _resumed(study: str, spec: StudySpec, same: Callable[[Header], bool], append
     return resumed
 
 
-def _is_run_of(path: Path, study: str, is_same: Callable[[Header], bool]) -> bool:
+def _is_run_of(path: Path, study: str, spec: StudySpec, is_same: Callable[[Header], bool]) -> bool:
     try:
         header = read_header(path)
     except StopwavError:
         return False
-    return header.study == study and is_same(header)
+    # Of one plan on several kinds of machine each has a run of its own.
+    return header.study == study and header.place == (spec.place or "") and is_same(header)
 
 
 def _check_machine(record: Record) -> None:

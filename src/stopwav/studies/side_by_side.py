@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stopwav.record import Header
 from stopwav.report.document import Cell, Column, Detail, Document, Note, Row, Source, Table
 from stopwav.report.page import PageSection
-from stopwav.report.provenance import fingerprint
+from stopwav.report.provenance import fingerprint, machine_name
 from stopwav.report.text import DASH, format_bytes, format_interval, missing
 from stopwav.studies.definition import Definition
 from stopwav.studies.study import StudyRun
@@ -28,10 +28,17 @@ def side_by_side(runs: Sequence[StudyRun]) -> Document:
     if own is not None and not others:
         return own(runs)
     headlines = _headlines(runs)
-    rows = [row for index, run in enumerate(runs) for row in _rows(index, run, headlines)]
+    machines = [machine_name(run.record.header) for run in runs]
+    by_machine = len(set(machines)) > 1
+    rows = [
+        row
+        for index, run in enumerate(runs)
+        for row in _rows(index, run, headlines, machines[index] if by_machine else "")
+    ]
     absent = [run.record.path.stem for run in runs if run.study.followed is None]
     columns = (
         Column("run", "left"),
+        *((Column("machine", "left"),) if by_machine else ()),
         Column("engine", "left"),
         *(Column(definition.headline) for definition in headlines.values()),
     )
@@ -53,12 +60,13 @@ def _headlines(runs: Sequence[StudyRun]) -> dict[str, Definition]:
     return headlines
 
 
-def _rows(index: int, run: StudyRun, headlines: dict[str, Definition]) -> list[Row]:
+def _rows(index: int, run: StudyRun, headlines: dict[str, Definition], machine: str) -> list[Row]:
     rows = []
     # The lengths of a comparison are in its section.
     for result in (followed for followed in run.followed if followed.kind != "length"):
         absent = f"not measured by {run.study.name}" if result.metrics else "nothing was measured"
-        cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), Cell(result.name)]
+        named = [Cell(machine)] if machine else []
+        cells = [Cell(run.record.path.stem, href=f"#s{index}-run"), *named, Cell(result.name)]
         for metric, definition in headlines.items():
             estimate = result.metrics.get(metric)
             if estimate is None:

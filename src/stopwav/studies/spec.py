@@ -279,6 +279,7 @@ def make_header(study: str, spec: StudySpec, **more: Any) -> Header:
         started=now(),
         spec=spec.stored(),
         machine=ask_machine(describe).as_dict(),
+        place=spec.place or "",
         warnings=[
             {"code": warning.code, "message": warning.message}
             for warning in [*ask_machine(health), *([SHARED] if spec.shared else [])]

@@ -84,6 +84,8 @@ class CompareSpec(BudgetedSpec):
     def _metered(self) -> CompareSpec:
         # The log of a meter asks for energy.
         self.energy = self.energy or self.meter_csv is not None
+        if self.on is not None and self.meter_csv is not None:
+            raise ValueError(f"--meter-csv is of a meter here, and --on {self.on} measures elsewhere: leave one out")
         return self
 
 

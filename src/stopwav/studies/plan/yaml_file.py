@@ -165,6 +165,8 @@ class _Reader:
         if isinstance(yaml_node, yaml.ScalarNode) and yaml_node.tag == f"{_STANDARD}merge":
             raise StopwavError(f"{where}: merge keys (<<) are not read; write the keys out")
         key = self._scalar(yaml_node, where) if isinstance(yaml_node, yaml.ScalarNode) else None
+        if key is True and yaml_node.value == "on":  # to YAML 1.1 it is `true`; as a key it is the setting
+            return "on"
         if not isinstance(key, str):
             raise StopwavError(f"{where}: a key must be text; put it in quotes")
         return key
