@@ -59,10 +59,10 @@ PIECE = {
 }
 
 RAN = (
-    "A piece that was measured on a cluster has `ran` too: the `machine`, by the fingerprint of its kind and a number of "
-    "its own, and from `begun_s` to `ended_s` by its clock, in seconds since 1970. Of a level of `load` on a cluster the "
-    "data have `clocks`: by client, `offset_s`, by which its clock is ahead of the driver's, and the `round_trip_s` behind "
-    "that; a session names its `client` where that is not the first."
+    "A piece that was measured on a cluster has `ran` too: the `machine`, by the fingerprint of its kind and a number "
+    "of its own, and from `begun_s` to `ended_s` by its clock, in seconds since 1970. Of a level of `load` on a "
+    "cluster the data have `clocks`: by client, `offset_s`, by which its clock is ahead of the driver's, and the "
+    "`round_trip_s` behind that; a session names its `client` where that is not the first."
 )
 
 # The data of each kind of piece, by the first item of its key; a test compares it with a real run.
