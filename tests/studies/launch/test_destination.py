@@ -1,5 +1,7 @@
 """What --on, --place and --shared name, and what is wrong with those that name nothing."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.launch.destination import Destination, parse_destination
 from stopwav.studies.load.spec import LoadSpec
+from stopwav.studies.plan.plan_file import read_plan
 from stopwav.studies.spec import checked
 
 
@@ -72,3 +75,14 @@ def test_machines_that_share_a_corpus_are_those_of_a_cluster() -> None:
 def test_a_server_that_is_started_here_is_not_loaded_from_elsewhere() -> None:
     with pytest.raises(StopwavError, match="start `stopwav serve fake --host"):
         checked(LoadSpec, targets=["fake"], on="ray")
+
+
+def test_a_plan_file_names_the_cluster_and_a_matrix_its_machines(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        'on: slurm\nstudies:\n  - grid:\n      engine: fake\n      matrix:\n        place: ["gpu=h200", "gpu=a100"]\n'
+    )
+    specs = [planned.spec for planned in read_plan(path)]
+    assert [(spec.on, spec.place) for spec in specs] == [("slurm", "gpu=h200"), ("slurm", "gpu=a100")]
+    (shared,) = {planned.spec.on for planned in read_plan(path, {"on": "ray"})}
+    assert shared == "ray"

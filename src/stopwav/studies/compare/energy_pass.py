@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stopwav.measure.energy import IDLE_S, MIN_WINDOW_S
 from stopwav.measure.energy_series import MIN_WINDOWS, external_window_s
+from stopwav.measure.launcher import ask_machine
 from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
 from stopwav.measure.rounds import alternating_order
@@ -42,11 +43,17 @@ def shortest_window_s(spec: CompareSpec) -> float | None:
     """Return the shortest window that the meters of this machine need; None where energy will not be measured."""
     if not spec.energy:
         return None
-    meter = find_meters().joined()
-    window_s = MIN_WINDOW_S if isinstance(meter, NoMeter) else max(MIN_WINDOW_S, meter.min_window_s)
+    own_s = ask_machine(_meter_window_s)
+    window_s = max(MIN_WINDOW_S, own_s or 0.0)
     if spec.meter_csv is not None:
         return max(window_s, external_window_s(log_interval_s(Path(spec.meter_csv))))
-    return None if isinstance(meter, NoMeter) else window_s
+    return None if own_s is None else window_s
+
+
+def _meter_window_s() -> float | None:
+    """The shortest window of this machine's meters; None where it has none."""
+    meter = find_meters().joined()
+    return None if isinstance(meter, NoMeter) else meter.min_window_s
 
 
 def _sizes(spec: CompareSpec, rounds: EngineRounds) -> tuple[int, float]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from stopwav.measure.counter_check import counter_resolutions
 from stopwav.measure.energy_series import MIN_WINDOWS, external_window_s
+from stopwav.measure.launcher import ask_machine
 from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
 from stopwav.measure.plan import Plan
@@ -116,16 +118,25 @@ def warm_worker(
 
 def find_run_meters(spec: CompareSpec, record: Record) -> bool:
     """Return whether energy can be measured; the meters found are stored, and why others are missing."""
+    if tuple(METERS) not in record:
+        # Readings of an external meter are kept in the run, which older versions did not always do.
+        record.append(Piece(key=METERS, status="ok", data={**ask_machine(_describe_meters), "keeps_log": True}))
+    return spec.meter_csv is not None or ask_machine(_has_meter)
+
+
+def _has_meter() -> bool:
+    return not isinstance(find_meters().joined(), NoMeter)
+
+
+def _describe_meters() -> dict[str, Any]:
+    """The meters of this machine, why others are missing, and the smallest step of each."""
     meters = find_meters()
     joined = meters.joined()
-    if tuple(METERS) not in record:
-        missing = [f"{meter.source}: {meter.reason}" for meter in meters.missing]
-        source = None if isinstance(joined, NoMeter) else joined.source
-        resolutions = {part: asdict(resolution) for part, resolution in counter_resolutions(meters).items()}
-        # Readings of an external meter are kept in the run, which older versions did not always do.
-        data = {"source": source, "missing": missing, "grains": resolutions, "keeps_log": True}
-        record.append(Piece(key=METERS, status="ok", data=data))
-    return spec.meter_csv is not None or not isinstance(joined, NoMeter)
+    return {
+        "source": None if isinstance(joined, NoMeter) else joined.source,
+        "missing": [f"{meter.source}: {meter.reason}" for meter in meters.missing],
+        "grains": {part: asdict(resolution) for part, resolution in counter_resolutions(meters).items()},
+    }
 
 
 def measure_energy(spec: CompareSpec, record: Record, worker: Worker, key: Key, time_s: float, budget: Budget) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,8 +50,9 @@ class RayLink:
         import ray
 
         try:
-            answer: bytes = ray.get(self.actor.handle.remote(request), timeout=time_limit_s)
-        except ray.exceptions.GetTimeoutError:
+            # A future of Python's: what waits for it hears signals, and which one it was.
+            answer: bytes = self.actor.handle.remote(request).future().result(time_limit_s)
+        except TimeoutError:
             raise LinkLostError(f"no answer within {time_limit_s:g} s") from None
         except ray.exceptions.RayError as error:
             raise LinkLostError(_reason(error)) from None
@@ -144,14 +148,13 @@ class RayCluster:
         if refused:
             options["scheduling_strategy"] = NodeLabelSchedulingStrategy(hard={"ray.io/node-id": NotIn(*refused)})
         actor: Any = ray.remote(RayHost).options(**options).remote()
-        begun, end_s = actor.where.remote(), time.monotonic() + ATTEMPT_S
+        begun, end_s = actor.where.remote().future(), time.monotonic() + ATTEMPT_S
         try:
             while time.monotonic() < end_s:
                 if cancelled():
                     raise LeaseCancelledError
-                done, _ = ray.wait([begun], timeout=NAP_S)
-                if done:
-                    number = ray.get(begun)
+                with suppress(TimeoutError):
+                    number = begun.result(NAP_S)
                     return RayLink(names.get(number, number), number, actor)
         except ray.exceptions.RayError as error:
             _raise_if_missing(error)
@@ -167,7 +170,8 @@ class RayCluster:
         own = {name: amount for name, amount in self._resources.items() if name not in ("GPU", "CPU")}
         shares = [node["Resources"].get("CPU", 0.0) / node["Resources"].get(EXCLUSIVE, 1.0) for node in nodes]
         return {
-            "num_cpus": self._resources.get("CPU", 1.0) if self._destination.shared else min(shares),
+            # Ray takes parts of a processor, or whole ones.
+            "num_cpus": self._resources.get("CPU", 1.0) if self._destination.shared else _whole(min(shares)),
             "num_gpus": self._resources.get("GPU", 0.0),
             "resources": own,
             "max_restarts": 0,
@@ -187,6 +191,10 @@ class RayCluster:
             _raise_if_missing(error)
             raise LinkLostError(_reason(error)) from None
         return RayLink(_name(node), node["NodeID"], actor)
+
+
+def _whole(processors: float) -> float:
+    return processors if processors < 1 else float(int(processors))
 
 
 def _alive_nodes() -> list[dict[str, Any]]:
@@ -222,6 +230,7 @@ def _connect(destination: Destination) -> bool:
         return False
     address = destination.address or os.environ.get("RAY_ADDRESS", "")
     _reach(destination, address)
+    interrupt = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address or "auto", log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:
@@ -231,6 +240,8 @@ def _connect(destination: Destination) -> bool:
         ) from None
     except Exception as error:
         raise StopwavError(f"--on {destination}: {' '.join(str(error).split())[:300]}") from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)  # Ray's own would print a stack and end the command without results
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,16 +93,8 @@ class Target:
             return offsets
         lead_s = REMOTE_LEAD_S if offsets else LEAD_S
         origin_ns = time.perf_counter_ns() + round(lead_s * 1e9)
-        origins_ns = [origin_ns + round(offset.offset_s * 1e9) for offset in offsets]
         schedule = plan.schedule
-        shares = [schedule.sessions[index :: len(self._clients)] for index in range(len(self._clients))]
-        steady_s = (schedule.ramp_s, schedule.steady_end_s)
-        requests: list[tuple[object, ...]] = [
-            (share, own_origin_ns, steady_s, plan.cut_s, plan.faults if index == 0 else ())
-            for index, (share, own_origin_ns) in enumerate(
-                zip(shares, origins_ns or [origin_ns] * len(shares), strict=True)
-            )
-        ]
+        requests = self._requests(plan, origin_ns, offsets)
         window = EnergyWatch(origin_ns, schedule.ramp_s, schedule.steady_s)
         with ServerWatch(self._watched_pid, origin_ns) as watch, window as energy:
             outcomes = self._ask_all("run", requests, plan.cut_s + lead_s + SLACK_S)
@@ -178,6 +170,22 @@ class Target:
                 return Outcome("crashed", message=end)
             return Outcome("error", message=": ".join(failures[0]))
         return Outcome("ok", max(outcome.value["prime_s"] for outcome in outcomes))
+
+    def _requests(self, plan: LevelPlan, origin_ns: int, offsets: Sequence[ClockOffset]) -> list[tuple[object, ...]]:
+        """What each client is asked to run: its part of the sessions, from a common start by its own clock."""
+        count, schedule = len(self._clients), plan.schedule
+        steady_s = (schedule.ramp_s, schedule.steady_end_s)
+        ahead_ns = [round(offset.offset_s * 1e9) for offset in offsets] or [0] * count
+        return [
+            (
+                schedule.sessions[index::count],
+                origin_ns + ahead_ns[index],
+                steady_s,
+                plan.cut_s,
+                plan.faults if index == 0 else (),
+            )
+            for index in range(count)
+        ]
 
     def _clock_offsets(self) -> list[ClockOffset] | Outcome:
         """How the clock of each client differs from ours; empty where they have the same, on this machine."""
