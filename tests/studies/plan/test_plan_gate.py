@@ -34,7 +34,7 @@ class Mine:
     def open(self):
         return Session(self._numbers)
 """
-WORK = 500
+WORK = 150
 PLAN = """
 save: runs
 studies:

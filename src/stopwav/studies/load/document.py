@@ -168,7 +168,12 @@ def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, 
     # A terminal has room for half of them: what is beyond the limit says more than a percentile that few sessions have.
     percentiles = [item.metric for item in limited] if page else []
     wanted = [name for item in limited for name in (f"{item.family}_p50", item.over_metric)]
-    wanted += [*percentiles, "word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ()), "wer"]
+    wanted += [
+        *percentiles,
+        "word_latency_p50",
+        *(("word_latency_p95", "committed_latency_p50") if page else ()),
+        "wer",
+    ]
     # What never happened needs no column.
     wanted += ["unfinished"] if page else []
     wanted += ["failed"] if page or any(_is_positive(level, "failed") for level in levels) else []
