@@ -157,14 +157,15 @@ that were written.
 "span_s"}], "memory": [{"file", "device", "peak_bytes", "peak_at_s", "points"}], "notes", "stages", "functions",
 "launches", "steps", "idle_share"}`; `self_s` is own time, and the other tables have rows like `operators`.
 
-`diff`: `{"study", "a", "b", "forced", "remarks", "only_a", "only_b", "results": [{"name", "utterances", "lost", "changes":
-[{"metric", "unit", "a", "b", "by", "value", "low", "high", "verdict", "confidence", "threshold", "n", "p_value",
-"more_rounds", "paired", "note", "rough", "rule", "quantity"}]}]}`; a part of an item (a length, a row of a step) also has
-`part`, its name in the tree, and `depth`. `gate` has the same and `passed`, `fail_on`, `failures`, `undecided`.
+`diff`: `{"study", "a", "b", "forced", "remarks", "only_a", "only_b", "results": [{"name", "utterances", "lost",
+"changes": [{"metric", "unit", "a", "b", "by", "value", "low", "high", "verdict", "confidence", "threshold", "n",
+"p_value", "more_rounds", "paired", "note", "rough", "rule", "quantity"}]}]}`; a part of an item (a length, a row of a
+step) also has `part`, its name in the tree, and `depth`. `gate` has the same and `passed`, `fail_on`, `failures`,
+`undecided`.
 
 `gate --require`: `{"passed", "outcome", "study", "run", "requirements": [{"condition", "name", "outcome", "reason",
-"limit", "value", "low", "high", "n", "unit", "note", "rough"}]}`. With `run --gate` each of `runs` has this as `gate`, and
-in it, where engines are compared, the gate of these as `race`.
+"limit", "value", "low", "high", "n", "unit", "note", "rough"}]}`. With `run --gate` each of `runs` has this as `gate`,
+and in it, where engines are compared, the gate of these as `race`.
 
 `traces diff`: `{"stopwav", "a", "b", "per", "units_a", "units_b", "notes"}` and, for each table that has rows
 (`operators`, `kernels`, `launches`, `labels`, `stages`, `functions`), `[{"name", "kind", "status", "a", "b",
