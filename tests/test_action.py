@@ -113,8 +113,6 @@ def runner(tmp_path: Path) -> Runner:
 
 
 def plan(folder: Path, limit: str) -> str:
-    # As in the tests of this project: no run waits to see what other processes do.
-    (folder / "sitecustomize.py").write_text("")
     (folder / "plan.yaml").write_text(PLAN.replace("LIMIT", limit))
     return "plan.yaml"
 
@@ -139,7 +137,13 @@ def test_a_plan_that_passes_without_a_baseline_becomes_one(runner: Runner) -> No
     assert runner.outputs["outcome"] == "no-baseline"
     (run,) = Path(runner.outputs["runs"]).glob("*.jsonl")
     summary = runner.read("GITHUB_STEP_SUMMARY")
-    for part in ("## stopwav: no-baseline", "gate passed", "count&#95;time", "gate: no baseline", "<summary>Results"):
+    for part in (
+        "## stopwav: no-baseline",
+        "gate passed",
+        "| count_time &#60; 10 |",
+        "gate: no baseline",
+        "<summary>Results",
+    ):
         assert part in summary
     assert runner.step("Comment").returncode == 0
     assert "api --silent repos/owner/name/issues/7/comments --field body=@" in runner.read("gh.txt")
@@ -164,10 +168,10 @@ def test_a_violated_condition_fails_the_job_and_its_comment_is_updated(runner: R
     assert runner.step("Outcome").returncode == 3
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_inputs_are_not_executed(hostile: str, runner: Runner) -> None:
+@pytest.mark.parametrize("turn", [0, 3, 6])
+def test_hostile_inputs_are_not_executed(turn: int, runner: Runner) -> None:
     free = ("plan", "set", "budget", "baselines", "baseline-name", "threshold", "thresholds")
-    runner.inputs |= dict.fromkeys(free, hostile)
+    runner.inputs |= dict(zip(free, (HOSTILE + HOSTILE)[turn:], strict=False))
     done = runner.step("Measure")
     assert done.returncode == 0, done.stderr
     assert runner.outputs["outcome"] == "unusable"

@@ -3,6 +3,7 @@
 from reference.markdown import fenced, page, table
 from stopwav.cli.output import (
     EXIT_INTERRUPTED,
+    EXIT_NO_BASELINE,
     EXIT_PARTLY,
     EXIT_TERMINATED,
     EXIT_UNDECIDED,
@@ -141,6 +142,13 @@ hardware, `page` the run's page or `null` where there is none, `skipped` the fil
 change point, `before` and `after` have the run next to it, and the median and number of the runs of that level;
 `change` is relative, `null` where a level is not above zero; `series` counts what was tested at that `level`.
 
+`baseline list`: `{"stopwav", "folder", "machine", "baselines": [{"machine", "study", "name", "path", "started", "cpu",
+"stopwav"}]}`; the outer `machine` is the fingerprint of this one. `baseline save`: `{"stopwav", "folder",
+"baselines"}`, those that were saved. `baseline compare`: `{"stopwav", "outcome", "passed", "run", "study", "name",
+"machine", "reason", "elsewhere", "comparison"}`; `outcome` is `passed`, `failed` or `no-baseline`, `comparison` what
+`gate` prints. Without a baseline, `comparison` and `passed` are `null`, `reason` says what is missing, and `elsewhere`
+has the baselines of other machines.
+
 `engines`: `{"engines": [{"name", "installed", "version", "streaming", "install", "summary", "problem"}],
 "servers": [{"name", "installed", "install", "summary", "example"}]}`; `version`
 and `streaming` are `null` where the package is missing, and `streaming` also where it depends on the model; `install`
@@ -199,6 +207,7 @@ def render() -> str:
         ),
         (str(EXIT_VIOLATED), "a gate: a condition is violated beyond noise, or surely does not hold"),
         (str(EXIT_UNDECIDED), "a gate: a condition of `--require` or of a plan file is undecided"),
+        (str(EXIT_NO_BASELINE), "`baseline compare`: there is no baseline of this machine, study and name"),
         (str(EXIT_INTERRUPTED), "Ctrl-C: what was printed is of what was measured; `--resume` continues the run"),
         (str(EXIT_TERMINATED), "SIGTERM, the same"),
     )

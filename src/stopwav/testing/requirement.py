@@ -11,8 +11,8 @@ from stopwav.studies.diff.condition import Condition, ConditionOutcome, judge, p
 from stopwav.studies.diff.requirements import gate_conditions
 from stopwav.studies.study import results
 
-# Decimals of a number next to its limit: a tenth of a millisecond, or of a thousandth of real time.
-_DECIMALS = 4
+# Decimals of a number next to its limit, where its interval supports as many: nanoseconds.
+_DECIMALS = 9
 # Warnings that a message shows: they may be the reason, and must not bury it.
 _MOST_WARNINGS = 5
 
