@@ -21,6 +21,7 @@ from stopwav.stats.intervals import (
 from stopwav.stats.neighbours import implausible_cells
 from stopwav.stats.outliers import ControlChart, Outliers, classify_outliers, control_chart
 from stopwav.stats.rule import Rule, rule_text
+from stopwav.stats.share import binomial_share
 from stopwav.stats.verdict import (
     DEFAULT_THRESHOLD,
     LogRatio,
@@ -43,6 +44,7 @@ __all__ = [
     "Polynomial",
     "Rule",
     "Verdict",
+    "binomial_share",
     "classify_outliers",
     "cluster_mean",
     "cluster_percentiles",

@@ -62,15 +62,15 @@ def largest_estimate(frontier: Frontier, utterances: int = LARGEST_BATCH, *, end
                 None, note="there was no time to search for it; continue with --resume and a larger --budget"
             )
         note = "at least: the search was stopped there; continue with --resume and a larger --budget"
-        return Estimate(float(frontier.fits), n=1, note=note, code="lower-bound")
-    note, code = f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
+        return Estimate(float(frontier.fits), frontier.fits, n=1, note=note, code="lower-bound")
+    fits, note, code = float(frontier.fits), f"{frontier.fails_at} ended with {frontier.failure}", frontier.status
     if frontier.fails_at is None:
         reason = f"no more than {LARGEST_BATCH} are tried"
         if utterances < LARGEST_BATCH:
             reason = f"the corpus has {utterances} utterances"
         note = f"at least: nothing failed up to {frontier.fits}, and {reason}"
-        code = "lower-bound"
-    return Estimate(float(frontier.fits), n=1, note=note, code=code)
+        return Estimate(fits, fits, n=1, note=note, code="lower-bound")
+    return Estimate(fits, fits, fits, n=1, note=note, code=code)
 
 
 def free_memory_limit_bytes() -> int | None:

@@ -18,7 +18,8 @@ from stored_runs import changed
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, Record, Result
 from stopwav.stats import Estimate
-from stopwav.studies.load.run import _searched
+from stopwav.studies.load.plan import LOOK_S
+from stopwav.studies.load.run import _searched, _steady_s
 from stopwav.studies.load.spec import LoadSpec
 from stopwav.studies.study import results
 
@@ -153,7 +154,7 @@ def test_a_search_goes_on_after_a_round_that_failed() -> None:
     spec = LoadSpec(targets=["fake"])
     (crashed,) = load_run([MadeLevel(1, failed=("crashed", "killed"))]).pieces
     _, again = load_run([MadeLevel(1)], rounds=2).pieces
-    (above,) = load_run([MadeLevel(2, final_s=2.0)]).pieces
+    above, above_again = load_run([MadeLevel(2, final_s=2.0)], rounds=2).pieces
 
     def following(*pieces: Piece) -> list[tuple[str, int, int, bool]]:
         header = load_run([MadeLevel(1)], streams=None).header
@@ -161,8 +162,17 @@ def test_a_search_goes_on_after_a_round_that_failed() -> None:
 
     assert following(crashed) == [("fake", 1, 1, False)]
     assert following(crashed, again) == [("fake", 2, 0, False)]
-    # At the edge a level is measured again, in a round that no piece has.
-    assert following(crashed, again, above) == [("fake", 1, 2, False)]
+    # What clearly failed is confirmed, then the edge is measured again: in a round that no piece has.
+    assert following(crashed, again, above) == [("fake", 2, 1, False)]
+    assert following(crashed, again, above, above_again) == [("fake", 1, 2, False)]
+
+
+def test_a_level_that_was_invalid_gets_another_short_look() -> None:
+    spec = LoadSpec(targets=["fake"])
+    spoiled, measured = load_run([MadeLevel(4, late_s=0.02)]), load_run([MadeLevel(4)])
+    following = ("fake", 4, 1, False)
+    assert _steady_s(spec, spoiled, following, [5.0]) == LOOK_S
+    assert _steady_s(spec, measured, following, [5.0]) > 5 * LOOK_S
 
 
 def test_json_is_what_the_design_says(tmp_path: Path) -> None:

@@ -55,8 +55,9 @@ class ScriptedServer:
             self._late[streams] = self._late.get(streams, 0) + (self._generator.random() < self.chance(streams))
         late, sessions = self._late[streams], self._sessions[streams]
         holds = late <= LIMIT * sessions
-        sure = rounds + 1 >= FEWEST_ROUNDS and side(late, sessions) == ("below" if holds else "above")
-        self.states[streams] = LevelState(holds, sure, rounds + 1)
+        clear = side(late, sessions)
+        sure = rounds + 1 >= FEWEST_ROUNDS and clear == ("below" if holds else "above")
+        self.states[streams] = LevelState(holds, sure, rounds + 1, clear == "above")
 
     def search(self, most=MOST_STREAMS):
         """Search to the end, and return the rounds that it took."""
@@ -137,7 +138,8 @@ def check(states):
     assert found.surely <= found.holds
     if found.surely_not is not None:
         assert found.holds < found.surely_not
-        assert states[found.surely_not] == LevelState(False, True, states[found.surely_not].rounds)
+        assert not states[found.surely_not].holds
+        assert states[found.surely_not].sure
     if found.surely:
         assert states[found.surely].holds
         assert states[found.surely].sure
@@ -145,7 +147,9 @@ def check(states):
 
 
 levels = st.dictionaries(
-    st.integers(1, 200), st.builds(LevelState, st.booleans(), st.booleans(), st.integers(1, 4)), max_size=12
+    st.integers(1, 200),
+    st.builds(LevelState, st.booleans(), st.booleans(), st.integers(1, 4), st.booleans()),
+    max_size=12,
 )
 
 
@@ -184,6 +188,15 @@ def test_the_first_level_is_as_asked():
     assert next_level({}) == 1
     assert next_level({}, first=8) == 8
     assert next_level({}, most=4, first=8) == 4
+
+
+def test_what_clearly_fails_is_confirmed_before_the_levels_at_the_limit():
+    states = {4: LevelState(True, False), 5: LevelState(True, False), 6: LevelState(False, False)}
+    states[8] = states[16] = LevelState(False, False, shown_failing=True)
+    assert next_level(states) == 8
+    states[8] = LevelState(False, True, 2, shown_failing=True)
+    assert next_level(states) == 5
+    assert bounds(states).surely_not == 8
 
 
 def test_a_failure_below_a_level_that_surely_holds_was_chance():

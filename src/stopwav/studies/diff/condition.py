@@ -124,8 +124,13 @@ def _is_left_out(result: Result, run: StudyRun) -> bool:
 
 
 def _side(limit: Limit, estimate: Estimate) -> Judged:
-    """The side of the limit on which the whole interval lies; a count has its value at both ends."""
+    """The side of the limit on which the whole interval lies; a count has its value at both ends.
+
+    So has memory: a peak is the largest that was seen, and not the mean of what another run might need.
+    """
     low, high, number = estimate.low, estimate.high, limit.number
+    if low is None and high is None and estimate.unit == "B":
+        low = high = estimate.value
     within, beyond = {
         "<": (high is not None and high < number, low is not None and low >= number),
         "<=": (high is not None and high <= number, low is not None and low > number),

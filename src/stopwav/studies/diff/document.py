@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
 from stopwav.report.text import DASH, amount_text, counted, effect_text, format_bytes, format_interval, verdict_text
 from stopwav.stats import Rule, rule_text
-from stopwav.stats.change import WORDS, Change
+from stopwav.stats.change import NEITHER_IS_BETTER, WORDS, Change
 from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
 from stopwav.studies.diff.baseline import Baseline, BaselineComparison
@@ -189,18 +189,24 @@ def _shown_parts(parts: Sequence[ItemDiff]) -> list[ItemDiff]:
         around = [*around[: item.depth], item]
         if outermost and item.depth <= OUTERMOST:
             shown[item.name] = item
-        if any(change.verdict in _CLAIMS for change in item.changes):
+        if _has_changed(item):
             shown |= {outer.name: outer for outer in around}
     return list(shown.values())
 
 
+def _has_changed(item: ItemDiff) -> bool:
+    """Whether a change is claimed: where one row takes longer, the shares of all others are smaller."""
+    claims = (change for change in item.changes if change.verdict in _CLAIMS)
+    return any(change.quantity not in NEITHER_IS_BETTER for change in claims)
+
+
 def _part_findings(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[str]:
     """The first parts that changed, and how many more did."""
-    changed = [item for item in parts if any(change.verdict in _CLAIMS for change in item.changes)]
+    changed = list(filter(_has_changed, parts))
     for item in changed[:MOST_PART_FINDINGS]:
         yield f"{item.name}: {_finding(item.changes, definitions)}"
     if len(changed) > MOST_PART_FINDINGS:
-        yield f"{len(changed) - MOST_PART_FINDINGS} more parts changed"
+        yield f"{counted(len(changed) - MOST_PART_FINDINGS, 'more part')} changed"
     if parts and not changed:
         yield f"{counted(len(parts), 'part')}: no change beyond the thresholds"
 

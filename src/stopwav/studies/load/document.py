@@ -142,7 +142,7 @@ def _served(spec: LoadSpec) -> str:
 
 
 def _note(spec: LoadSpec) -> Note:
-    sure = "open: not sure yet; what is sure is so by evidence that may be looked at at any time"
+    sure = "open: more sessions are needed to be sure"
     client = (
         "" if spec.pace == "virtual" else "; a level is invalid if this client was late (P99 over 5 ms, or 50 ms once)"
     )
@@ -165,10 +165,18 @@ def _capacities(targets: Sequence[Result]) -> Table:
 def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, str]:
     """The metrics that the table of levels shows, by their headings: what the objective limits first."""
     limited = [condition for condition in spec.objective.conditions if condition.percentile is not None]
-    wanted = [name for item in limited for name in (f"{item.family}_p50", item.metric, item.over_metric)]
-    wanted += ["word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ()), "wer"]
+    # A terminal has room for half of them: what is beyond the limit says more than a percentile that few sessions have.
+    percentiles = [item.metric for item in limited] if page else []
+    wanted = [name for item in limited for name in (f"{item.family}_p50", item.over_metric)]
+    wanted += [
+        *percentiles,
+        "word_latency_p50",
+        *(("word_latency_p95", "committed_latency_p50") if page else ()),
+        "wer",
+    ]
     # What never happened needs no column.
-    wanted += [name for name in ("failed", "unfinished") if page or any(_is_positive(level, name) for level in levels)]
+    wanted += ["unfinished"] if page else []
+    wanted += ["failed"] if page or any(_is_positive(level, "failed") for level in levels) else []
     wanted += ["rtf"] if spec.pace == "virtual" else ["server_cores", *(("server_bytes",) if page else ())]
     if spec.soak_s is not None:
         wanted += ["latency_slope", "memory_slope"]

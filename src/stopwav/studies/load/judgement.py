@@ -58,7 +58,7 @@ class Judgement:
 
     def state(self, rounds: int) -> LevelState:
         """Return what a search has to know."""
-        return LevelState(self.verdict == "holds", self.sure, rounds)
+        return LevelState(self.verdict == "holds", self.sure, rounds, self.shown_failing)
 
 
 def judge(objective: Objective, level: LevelTable) -> Judgement:

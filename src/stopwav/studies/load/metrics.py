@@ -9,7 +9,16 @@ import numpy as np
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
 from stopwav.speech.events import Floats
 from stopwav.speech.waterfall import WATERFALL
-from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, nearest_rank, t_quantile
+from stopwav.stats import (
+    Estimate,
+    binomial_share,
+    cluster_mean,
+    cluster_percentiles,
+    cluster_ratio,
+    inverse,
+    nearest_rank,
+    t_quantile,
+)
 from stopwav.studies.load.definitions import DEFINITIONS
 from stopwav.studies.load.judgement import session_latencies, values_of
 from stopwav.studies.load.level_table import LevelRound, LevelTable, invalid_reason
@@ -26,7 +35,7 @@ ARENA_BYTES = 2**20
 
 def level_metrics(level: LevelTable, seed: int, untrained: bool) -> dict[str, Estimate]:
     """Return the metrics of a level; times that our own client spoiled are not given."""
-    metrics = {**_times(level, seed), **_waits(level, seed), **_texts(level, seed), **_sessions(level, seed)}
+    metrics = {**_times(level, seed), **_waits(level, seed), **_texts(level, seed), **_sessions(level)}
     metrics |= _line(level, seed) if level.is_virtual else {**_client(level, seed), **_server(level)}
     reason = invalid_reason(level)
     own = ("sessions", "failed", "unfinished", "served", "send_lateness", "client_cores", "network")
@@ -92,19 +101,14 @@ def _texts(level: LevelTable, seed: int) -> dict[str, Estimate]:
     return metrics
 
 
-def _sessions(level: LevelTable, seed: int) -> dict[str, Estimate]:
+def _sessions(level: LevelTable) -> dict[str, Estimate]:
     count = level.sessions
-    failed = np.zeros(count)
-    failed[: len(level.failures)] = 1.0
-    late = np.zeros(count)
-    late[: level.unfinished] = 1.0
-    ones = np.ones(count)
     audio_s = level.table.audio_s[level.completed > 0].sum()
     steady_s = sum(round_.steady_s for round_ in level.rounds)
     return {
         "sessions": Estimate(float(count), n=count, note="counted"),
-        "failed": cluster_ratio(failed, ones, np.arange(count), seed=seed),
-        "unfinished": cluster_ratio(late, ones, np.arange(count), seed=seed),
+        "failed": binomial_share(len(level.failures), count),
+        "unfinished": binomial_share(level.unfinished, count),
         "served": Estimate(
             float(audio_s) / steady_s if steady_s else None, n=count, unit="", note="a count, without interval"
         ),

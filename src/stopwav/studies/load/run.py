@@ -180,7 +180,11 @@ def _steady_s(spec: LoadSpec, record: Record, turn: Turn, lengths_s: Sequence[fl
     table = level_tables(record).get((name, streams, faulty))
     if table is None:
         return steady_s(spec, streams, lengths_s, index, 0)
-    return steady_s(spec, streams, lengths_s, index, table.sessions, judge(spec.objective, table).shown_failing)
+    judgement = judge(spec.objective, table)
+    if judgement.verdict == "invalid":
+        # Nothing is known of it: another first look, since a long one would be spoiled as easily.
+        index = 0
+    return steady_s(spec, streams, lengths_s, index, table.sessions, judgement.shown_failing)
 
 
 def _task(spec: LoadSpec, turn: Turn) -> str:

@@ -22,11 +22,15 @@ MOST_STREAMS = 4096
 
 @dataclass(frozen=True)
 class LevelState:
-    """What is known of a level: whether the objective holds there, whether that is sure, and after how many rounds."""
+    """What is known of a level: whether the objective holds there, whether that is sure, and after how many rounds.
+
+    `shown_failing` is whether its sessions show that it does not hold, though only a fresh round makes that sure.
+    """
 
     holds: bool
     sure: bool
     rounds: int = 1
+    shown_failing: bool = False
 
     @property
     def settled(self) -> bool:
@@ -66,6 +70,10 @@ def next_level(levels: Mapping[int, LevelState], most: int = MOST_STREAMS, first
         return None if levels[holding].settled else holding
     if failing - holding > step_above(holding):
         return (holding + failing) // 2
+    clear = min((streams for streams, state in levels.items() if state.shown_failing), default=None)
+    if clear is not None and not any(surely_failing(levels)) and not levels[clear].settled:
+        # A short round more, and the capacity has an upper end.
+        return clear
     edge = [streams for streams in (holding, failing) if streams and not levels[streams].settled]
     if edge:
         return min(edge, key=lambda streams: (levels[streams].rounds, streams == failing))

@@ -63,7 +63,7 @@ def _step_result(
     starts = [piece.data for piece in record.pieces if piece.key[0] == "ready" and piece.status == "ok"]
     metrics["first_step_time"] = summarise_rounds([[start["first_s"]] for start in starts])
     metrics["load_time"] = summarise_rounds([[start["load_s"]] for start in starts])
-    metrics["parameters"] = Estimate(float(rows[0].parameters), n=1)
+    metrics["parameters"] = _counted(rows[0].parameters)
     metrics.update(_memory(memory))
     warnings = _warnings(record, ready, steps)
     return Result("step", _params(record, ready.data, steps), "ok", metrics, warnings, kind="step")
@@ -159,7 +159,7 @@ def _row_times(row: StepRow, shares: _Shares) -> Iterator[tuple[str, Estimate]]:
 def _row_sizes(row: StepRow) -> Iterator[tuple[str, Estimate]]:
     yield "calls", Estimate(row.calls, n=1)
     if row.kind in ("model", "module"):
-        yield "parameters", Estimate(float(row.parameters), n=1)
+        yield "parameters", _counted(row.parameters)
     sizes = ("held_bytes",) if row.kind == "label" else ("held_bytes", "gradient_bytes", "state_bytes")
     for name in sizes:
         size = getattr(row, name)
@@ -250,6 +250,11 @@ def _failed_status(record: Record) -> Status:
 def _labelled(row: StepRow, ready: Mapping[str, Any]) -> StepRow:
     label = row.path.rpartition(":")[2] if row.kind == "stage" else ready["labels"].get(row.path, "")
     return replace(row, label=label)
+
+
+def _counted(number: float) -> Estimate:
+    """A number that is counted, and so exact: its interval is the number itself."""
+    return Estimate(float(number), number, number, n=1)
 
 
 def _clean(steps: CompletedSteps) -> Seconds:
