@@ -10,7 +10,7 @@ from typing import Any
 from stopwav.errors import StopwavError
 from stopwav.record import Record, Result
 from stopwav.report.document import PAGE, Cell, Column, Document, Figures, Lines, Note, Row, Section, Table
-from stopwav.report.provenance import fingerprint, machine_line
+from stopwav.report.provenance import fingerprint, machine_line, normaliser_text
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
 from stopwav.stats import Estimate
 
@@ -50,7 +50,7 @@ class PastRun:
 
     @property
     def setting(self) -> str:
-        """The corpus, pace and chunk size of the run: numbers under different settings are not comparable."""
+        """The corpus, pace, chunk size and normaliser of the run: numbers under others are not comparable."""
         spec, corpus = self.record.header.spec, self.record.header.corpus
         count = len(corpus.get("utterances", ()))
         parts = [self.series] if self.series else []
@@ -58,6 +58,7 @@ class PastRun:
         parts += [
             f"{spec[name]} {word}" for name, word in (("pace", "pace"), ("chunk_ms", "ms chunks")) if spec.get(name)
         ]
+        parts += filter(None, [normaliser_text(self.record.header)])
         return ", ".join(parts)
 
 

@@ -51,11 +51,18 @@ def fingerprint(header: Header) -> str:
     return str(header.machine.get("fingerprint") or "unknown")
 
 
+def normaliser_text(header: Header) -> str:
+    """Return the name and version of the normaliser by which the texts of a run are compared; "" without any."""
+    fields = header.normaliser
+    by_character = ", by character" if fields.get("by_character") else ""
+    return " ".join(str(fields[key]) for key in ("name", "version") if key in fields) + by_character
+
+
 def facts(record: Record, rounds: str = "") -> list[tuple[str, str]]:
     """Pairs of a label and what is known, for people; what is not known has no line."""
     header = record.header
     versions = {"stopwav": header.stopwav, **header.machine.get("packages", {})}
-    normaliser = " ".join(str(header.normaliser[key]) for key in ("name", "version") if key in header.normaliser)
+    normaliser, aligner = normaliser_text(header), str(header.corpus.get("aligner", ""))
     rows = [
         ("Measured", _corpus(record)),
         ("How", _how(header.spec, rounds)),
@@ -64,6 +71,7 @@ def facts(record: Record, rounds: str = "") -> list[tuple[str, str]]:
         ("System", _listed(header.machine, ("system", "python", "virtual_machine", "container"))),
         ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("Text compared", f"after normaliser {normaliser}" if normaliser else ""),
+        ("Word times", f"found by {aligner}" if aligner else ""),
         ("Run file", record.path.name),
     ]
     return [(label, plain(text, 600)) for label, text in rows if text]
@@ -77,7 +85,8 @@ def _corpus(record: Record) -> str:
     if "utterances" not in corpus:
         return f"{input_kind(record.header)} {plain(str(corpus.get('name', '')), 80)}{digest}"
     count = counted(len(corpus["utterances"]), "utterance")
-    return f"{count} of corpus {plain(str(corpus.get('name', '')), 80)}{digest}"
+    languages = f" in {', '.join(map(str, corpus['languages']))}" if corpus.get("languages") else ""
+    return f"{count} of corpus {plain(str(corpus.get('name', '')), 80)}{languages}{digest}"
 
 
 def _how(spec: Mapping[str, Any], rounds: str) -> str:

@@ -96,6 +96,21 @@ def count_word_errors(ref_words: Sequence[str], hyp_words: Sequence[str]) -> Err
     return ErrorCount(edits.count("replace"), edits.count("delete"), edits.count("insert"), len(ref))
 
 
+def word_edits(ref_words: Sequence[str], hyp_words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each error as the word of the reference and that of the hypothesis, "" where one has none."""
+    from rapidfuzz.distance import Levenshtein  # as above
+
+    numbers: dict[str, int] = {}
+    ref, hyp = ([numbers.setdefault(word, len(numbers)) for word in words] for words in (ref_words, hyp_words))
+    return [
+        (
+            "" if edit.tag == "insert" else ref_words[edit.src_pos],
+            "" if edit.tag == "delete" else hyp_words[edit.dest_pos],
+        )
+        for edit in Levenshtein.editops(ref, hyp)
+    ]
+
+
 def common_prefix(a: Sequence[str], b: Sequence[str]) -> int:
     """Count the words that two texts share from the start."""
     if a == b[: len(a)]:  # most partials only go on

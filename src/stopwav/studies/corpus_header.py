@@ -13,8 +13,10 @@ from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, Header
 from stopwav.speech.corpus import Corpus, Utterance, Word
-from stopwav.speech.normaliser import Normaliser, stored_normaliser
+from stopwav.speech.language import ENGLISH, language_code
+from stopwav.speech.normaliser import Normaliser, installed_version, stored_normaliser
 from stopwav.speech.word_times import timed_words
+from stopwav.studies.definition import OTHER_LANGUAGE
 from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
 
 
@@ -156,9 +158,42 @@ def _utterance(fields: dict[str, Any], normaliser: Normaliser) -> Utterance:
 
 
 def header_warnings(header: Header) -> list[Caution]:
-    """Return the warnings about the machine and the corpus at the start of the run."""
+    """Return the warnings about the machine, the corpus and the normaliser of the run."""
     warnings = [*header.warnings, *header.corpus.get("cautions", ())]
-    return [*(Caution(warning["code"], warning["message"]) for warning in warnings), *_no_transcript_warning(header)]
+    return [
+        *(Caution(warning["code"], warning["message"]) for warning in warnings),
+        *_no_transcript_warning(header),
+        *_normaliser_warning(header),
+    ]
+
+
+def _normaliser_warning(header: Header) -> Iterator[Caution]:
+    """A warning where the words are counted here by another version of the normaliser than when the run was made."""
+    stored = stored_normaliser(header.normaliser)
+    here = installed_version(stored.name)
+    if str(stored.version) != str(here):
+        yield Caution(
+            "normaliser-version",
+            f"the run was made with version {stored.version} of normaliser {stored.name}, and its words are counted "
+            f"here by version {here}: install that version for the error rates that it had",
+        )
+
+
+def language_warnings(header: Header, name: str, languages: Iterable[str]) -> Iterator[Caution]:
+    """Yield a warning where an engine states its languages, and the corpus is in none of them or in others as well."""
+    recognised = {code for code in map(language_code, languages) if code}
+    stated = set(header.corpus.get("languages", ()))
+    # A corpus that does not say its language is taken for English.
+    spoken = stated or ({ENGLISH} if header.corpus.get("utterances") and "languages" in header.corpus else set())
+    if not recognised or spoken <= recognised:
+        return
+    others = ", ".join(sorted(spoken - recognised))
+    corpus = "the corpus is in" if stated else "the corpus, which does not say its language, is taken for"
+    message = (
+        f"{name} recognises {', '.join(sorted(recognised))}, and {corpus} {others}: its error rates and word latency "
+        "say little; measure it on speech in its language, or correct that of the corpus with --language"
+    )
+    yield Caution(OTHER_LANGUAGE, message)
 
 
 def _no_transcript_warning(header: Header) -> Iterator[Caution]:

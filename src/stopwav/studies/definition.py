@@ -53,11 +53,11 @@ def size(title: str, text: str) -> Definition:
     return Definition(title, "B", text, rests_on_speed=False)
 
 
-def _error_rate(title: str, what: str, headline: str) -> Definition:
+def _error_rate(title: str, text: str, headline: str = "") -> Definition:
     return Definition(
         title,
         "",
-        f"Σ (substitutions + deletions + insertions) / Σ reference {what}.",
+        text,
         scale=100.0,
         rests_on_text=True,
         rests_on_transcript=True,
@@ -66,18 +66,30 @@ def _error_rate(title: str, what: str, headline: str) -> Definition:
     )
 
 
+_ERRORS = "Σ (substitutions + deletions + insertions) / Σ reference"
+_PART = "Σ {0} words / Σ reference words, a part of WER; characters where a language is written without spaces."
 ERROR_RATES = {
-    "wer": _error_rate("word error rate (WER)", "words, of the final text, after normalisation", "WER, %"),
+    "wer": _error_rate("word error rate (WER)", f"{_ERRORS} words, of the final text, after normalisation.", "WER, %"),
     "cer": _error_rate(
         "character error rate (CER)",
-        "characters, of the final text, after normalisation; the one space between two words is a character",
+        f"{_ERRORS} characters, of the final text, after normalisation; the one space between two words is a "
+        "character, and where a language is written without spaces, none is.",
         "CER, %",
     ),
+    "substitution_rate": _error_rate("substituted words", _PART.format("substituted")),
+    "deletion_rate": _error_rate("deleted words", _PART.format("deleted")),
+    "insertion_rate": _error_rate("inserted words", _PART.format("inserted")),
 }
+# Rows of the page, where there is room.
+PARTS_OF_WER = ("substitution_rate", "deletion_rate", "insertion_rate")
+# The code of a word error rate that is none, because a language has no spaces between words, and its note.
+NO_SPACES, NO_WORDS = "no-spaces", "no spaces: see CER"
 
+# The code of the warning that an engine recognises another language than the corpus is in.
+OTHER_LANGUAGE = "other-language"
 # Warnings about the times of the reference words, and those about the run as a whole or its streams, which touch every
 # number. All other warnings are about how fast the machine was.
-_WORD_TIME_CODES = ("guessed-pronunciation", "no-word-times", "guessed-word-times")
+_WORD_TIME_CODES = ("guessed-pronunciation", "no-word-times", "guessed-word-times", "no-aligner")
 _GENERAL_CODES = ("stream-", "corpus", "engine", "incomplete", "rounds-failed")
 
 _PERCENTILE = re.compile(r"(?P<family>\w+)_p(?P<percent>\d\d)")
@@ -132,6 +144,8 @@ class Definitions:
             return definition.rests_on_word_times
         if code == NO_TRANSCRIPT:
             return definition.needs_transcript
+        if code == OTHER_LANGUAGE:
+            return definition.rests_on_text
         return code.startswith(_GENERAL_CODES) or definition.rests_on_speed
 
     def _listed(self, metric: str) -> Definition | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from stopwav.report.document import Block, Cell, Column, Detail, Note, Row, Section, Table
 from stopwav.report.text import DASH, counted
+from stopwav.speech.normaliser import STOPWAV, Normaliser
 from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 
@@ -46,6 +47,7 @@ class RecognisedText:
     errors: ErrorCount | None = None
     characters: CharacterErrorCount | None = None
     failure: str = ""
+    normaliser: Normaliser = STOPWAV
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as `--json` prints them."""
@@ -81,7 +83,8 @@ def recognised_texts(name: str, attempts: Iterable[Attempt], *, untrained: bool)
             if reference is not None and text is not None and not untrained:
                 counts = _counts(attempt, reference, text)
             count = times[(text, attempt.failure)]
-            texts.append(RecognisedText(name, key, reference, text, count, len(own), *counts, attempt.failure))
+            rules = attempt.utterance.normaliser
+            texts.append(RecognisedText(name, key, reference, text, count, len(own), *counts, attempt.failure, rules))
     return texts
 
 
@@ -100,16 +103,17 @@ def text_blocks(texts: Sequence[RecognisedText] | None, detail: Detail) -> Itera
             yield Note("No texts: a run of this study holds none." if texts is None else "No text was recognised.")
         return
     if not detail.page:
-        yield from (table for own in _by_engine(texts) for table in (_long_table(own), _wide_table(own, WHOLE)))
+        yield from (table for own in by_engine(texts) for table in (_long_table(own), _wide_table(own, WHOLE)))
         return
     shown = texts[:MOST_ON_PAGE]
     left_out = f"{len(texts) - len(shown)} more are in the run file: stopwav report RUN --print-texts prints them."
-    tables = [_wide_table(own, LONGEST_ON_PAGE) for own in _by_engine(shown)]
+    tables = [_wide_table(own, LONGEST_ON_PAGE) for own in by_engine(shown)]
     notes = [Note(left_out)] if len(shown) < len(texts) else []
     yield Section("Recognised texts", (*tables, *notes), folded=True)
 
 
-def _by_engine(texts: Sequence[RecognisedText]) -> list[list[RecognisedText]]:
+def by_engine(texts: Sequence[RecognisedText]) -> list[list[RecognisedText]]:
+    """Return the texts of each engine, in the order of the engines."""
     return [list(own) for _, own in groupby(texts, key=lambda text: text.name)]
 
 

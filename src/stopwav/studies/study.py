@@ -164,18 +164,27 @@ class StudyRun:
             return None if self.study.texts is None else self.study.texts(self)
 
     def document(self, detail: Detail) -> Document:
-        """Return the run as a document, with the recognised texts where they are asked for, and on the page."""
+        """Return the run as a document, with the recognised texts where they are asked for, and on the page.
+
+        There, and where every metric is asked for, are the words that were taken for each other.
+        """
         with self._reading("results"):
             from stopwav.studies.budget import rounds_text
 
             document = self.study.document(self, detail)
             if document.record is not None:
                 document = replace(document, rounds=rounds_text(document.record, piece_kinds(document.record)))
-            if not detail.page and not detail.print_texts:
-                return document
-            from stopwav.studies.recognised_text import text_blocks
+            blocks = [*document.blocks]
+            # Imported when needed, as above.
+            if detail.page or detail.every_metric:
+                from stopwav.studies.confusions import confusion_blocks
 
-            return replace(document, blocks=(*document.blocks, *text_blocks(self.texts, detail)))
+                blocks += confusion_blocks(self.texts)
+            if detail.page or detail.print_texts:
+                from stopwav.studies.recognised_text import text_blocks
+
+                blocks += text_blocks(self.texts, detail)
+            return replace(document, blocks=tuple(blocks))
 
     def _reading(self, what: str) -> AbstractContextManager[None]:
         """What goes wrong in here is an error in one line."""

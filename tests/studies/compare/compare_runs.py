@@ -89,7 +89,7 @@ def made_up(
         started="2026-01-01T00:00:00Z",
         spec=full.stored(),
         machine={"cpu": "made up", "fingerprint": "f" * 12},
-        normaliser={"name": "made up", "version": "1"},
+        normaliser={"name": "stopwav-english", "version": 1},
         corpus={
             "name": "made up",
             "digest": "0" * 16,

@@ -13,6 +13,7 @@ from stopwav.stats.estimate import pareto_set
 from stopwav.studies.compare.expectation import JudgedExpectation, judge, parse_expectation
 from stopwav.studies.compare.run_data import RunData, rounds_of
 from stopwav.studies.compare.verdicts import ENERGY, FEWEST_TO_DECIDE, PairVerdict, length_verdicts, overall_verdicts
+from stopwav.studies.error_rates import CER, WER
 from stopwav.studies.study import StudyRun
 
 
@@ -84,7 +85,7 @@ def make_card(data: RunData, results: Sequence[Result]) -> Card:
 def _pareto(data: RunData, results: Sequence[Result]) -> Pareto:
     """The Pareto front in word errors (without any, parameters), real-time factor, and energy where it was measured."""
     engines = [result for result in results if result.kind == "engine"]
-    axes = ["wer" if _any_has(engines, "wer") else "parameters", "rtf"]
+    axes = [next((rate for rate in (WER, CER) if _any_has(engines, rate)), "parameters"), "rtf"]
     if _any_has(engines, ENERGY):
         axes.append(ENERGY)
     nothing = Estimate(None, note="nothing was measured")
@@ -105,7 +106,7 @@ def _shown(rounds: int, axes: Sequence[str], point: Sequence[Estimate]) -> list[
     """The place of an engine; a time or energy from a single process has no interval that shows anything."""
     if rounds >= FEWEST_TO_DECIDE:
         return list(point)
-    counted = ("parameters", "wer")
+    counted = ("parameters", WER, CER)
     return [
         estimate if axis in counted else replace(estimate, low=None, high=None)
         for axis, estimate in zip(axes, point, strict=True)

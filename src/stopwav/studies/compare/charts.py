@@ -13,6 +13,8 @@ from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, engine_
 from stopwav.report.text import format_interval, plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text
+from stopwav.studies.compare.definitions import DEFINITIONS
+from stopwav.studies.error_rates import CER, WER
 from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
@@ -63,14 +65,15 @@ def _titles(comparison: Comparison) -> list[str]:
 def _pareto_chart(comparison: Comparison) -> Chart | None:
     """Word errors, or else parameters, against RTFx; None where fewer than two engines have a place."""
     pareto = comparison.card.pareto
-    by_errors = pareto.axes[0] == "wer"
+    rate = pareto.axes[0].upper() if pareto.axes[0] in (WER, CER) else ""
+    by_errors = bool(rate)
     rows, texts = [], []
     for engine, cost, rtfx in pareto_places(comparison):
         place = {**_ends("rtfx", rtfx, 1.0), **_ends("cost", cost, 100.0 if by_errors else 1.0)}
         letter = comparison.letter(engine.name)
         title = plain(comparison.title(engine.name))
         rows.append({"engine": title, "letter": letter, "member": engine.name in pareto.members, **place})
-        text = f"WER {format_interval(cost, 100)} %" if by_errors else f"{cost.value:,.0f} parameters"
+        text = f"{rate} {format_interval(cost, 100)} %" if by_errors else f"{cost.value:,.0f} parameters"
         texts.append(f"{letter}: {text}, RTFx {format_interval(rtfx)}.")
     if len(rows) < 2:
         return None
@@ -79,8 +82,12 @@ def _pareto_chart(comparison: Comparison) -> Chart | None:
         "Better is to the lower right; RTFx is on a logarithmic axis; whiskers: 95 % interval; ringed: on the Pareto "
         f"front. {' '.join(texts)} {plain(pareto_text(comparison), 1000)}."
     )
-    spec = _places(rows, names, shown, by_errors=by_errors)
-    title = "Word error rate against RTFx" if by_errors else "Parameters against RTFx"
+    spec = _places(rows, names, shown, rate)
+    title = (
+        f"{DEFINITIONS.short_title(pareto.axes[0]).capitalize()} against RTFx"
+        if by_errors
+        else "Parameters against RTFx"
+    )
     return Chart(title, spec, description, engine_keys(names, shown))
 
 
@@ -91,10 +98,11 @@ def _ends(axis: str, estimate: Estimate, scale: float) -> dict[str, float]:
     return {axis: value, f"{axis}_low": low, f"{axis}_high": high}
 
 
-def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], *, by_errors: bool) -> dict[str, Any]:
+def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], rate: str) -> dict[str, Any]:
+    by_errors = bool(rate)
     log = alt.Scale(type="log", nice=False, padding=28)
     # Zero errors have a place on an axis from zero; sizes differ by orders of magnitude.
-    scale, cost_title = (alt.Scale(zero=True, nice=True), "WER, %") if by_errors else (log, "parameters")
+    scale, cost_title = (alt.Scale(zero=True, nice=True), f"{rate}, %") if by_errors else (log, "parameters")
     cost_axis = alt.Axis(format=TICKS if by_errors else "~s", tickCount=6)
     rtfx_title = "RTFx (times faster than real time)"
     base = chart_of(rows).encode(

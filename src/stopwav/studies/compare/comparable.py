@@ -10,8 +10,8 @@ from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record
 from stopwav.studies.comparable import Comparable, ComparableItem, Errors, NoValue, RoundMetric, Values
 from stopwav.studies.compare.pieces import EngineData, Sample, read_engines
 from stopwav.studies.corpus_header import engine_names
-
-WER, CER = "wer", "cer"
+from stopwav.studies.definition import NO_SPACES, NO_WORDS
+from stopwav.studies.error_rates import CER, WER
 
 
 def _items(record: Record) -> dict[str, ComparableItem]:
@@ -55,6 +55,8 @@ def _errors(engine: EngineData, rate: str, utterances: Sequence[str]) -> Errors:
     """The errors of each utterance with a transcript, mean over its samples, and its words or characters."""
     if engine.untrained:
         return NoValue(UNTRAINED, UNTRAINED)
+    if rate == WER and engine.by_character:
+        return NoValue(NO_WORDS, NO_SPACES)
     counts: dict[str, list[tuple[int, int]]] = {}
     for sample in engine.samples:
         if sample.errors is None or sample.characters is None:

@@ -15,6 +15,7 @@ from stopwav.studies.compare.energy import NO_METER, meter_text
 from stopwav.studies.compare.expectation import JudgedExpectation
 from stopwav.studies.compare.run_data import RunData
 from stopwav.studies.compare.verdicts import ENERGY, LATENCIES, PairVerdict
+from stopwav.studies.definition import PARTS_OF_WER
 from stopwav.studies.growth import growth_text
 from stopwav.studies.study import StudyRun
 
@@ -38,9 +39,17 @@ SUMMARY = {
     "sampled_to_counter": True,
     "wer": False,
     "cer": False,
+    **dict.fromkeys(PARTS_OF_WER, False),
 }
 # The headings of verdicts, and the axes of the Pareto front.
-SHORT_NAMES = {"parameters": "parameters", "latency_mean": "latency", "rtf": "RTF", ENERGY: "energy", "wer": "WER"}
+SHORT_NAMES = {
+    "parameters": "parameters",
+    "latency_mean": "latency",
+    "rtf": "RTF",
+    ENERGY: "energy",
+    "wer": "WER",
+    "cer": "CER",
+}
 MARKS = {"supported": "✓", "not supported": "✗", "undecided": "?"}
 # What a table shows where a value is absent, by the code that says why.
 ABSENT = {NO_METER: "no meter", UNTRAINED: UNTRAINED, NO_TRANSCRIPT: WITHOUT_TRANSCRIPT}

@@ -52,7 +52,7 @@ from stopwav.studies.compare.comparison import (
 from stopwav.studies.compare.definitions import DEFINITIONS
 from stopwav.studies.compare.expectation import JudgedExpectation
 from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
-from stopwav.studies.definition import ERROR_RATES, Definition
+from stopwav.studies.definition import ERROR_RATES, OTHER_LANGUAGE, PARTS_OF_WER, Definition
 from stopwav.studies.study import StudyRun
 
 _INTERVALS: dict[Rule, str] = {
@@ -109,7 +109,6 @@ def _engine_list(comparison: Comparison) -> Iterator[Block]:
 
 
 def _summary(comparison: Comparison) -> Iterator[Block]:
-    rows = tuple(_summary_rows(comparison))
     engines = comparison.engines
     letters = [Column(comparison.letter(engine.name)) for engine in engines]
     titles = [
@@ -117,16 +116,18 @@ def _summary(comparison: Comparison) -> Iterator[Block]:
         for index, engine in enumerate(engines)
     ]
     # A page has room for names; elsewhere the list of engines has them.
-    yield Table((Column("", "left"), *letters), rows, media=TEXT)
-    yield Table((Column("", "left"), *titles), rows, media=PAGE)
+    yield Table((Column("", "left"), *letters), tuple(_summary_rows(comparison, page=False)), media=TEXT)
+    yield Table((Column("", "left"), *titles), tuple(_summary_rows(comparison, page=True)), media=PAGE)
     yield Note("In square brackets: 95 % confidence interval.", media=PAGE)
     yield Note(length_note(comparison))
     yield Missing(tuple(_missing_reasons(comparison)), media=EVERYWHERE)
 
 
-def _summary_rows(comparison: Comparison) -> Iterator[Row]:
+def _summary_rows(comparison: Comparison, *, page: bool) -> Iterator[Row]:
     """The rows of the metrics that some engine has, or has not for a reason that a word says."""
     for metric in SUMMARY:
+        if metric in PARTS_OF_WER and not page:
+            continue
         estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
         if any(estimate and (estimate.value is not None or estimate.code in ABSENT) for estimate in estimates):
             pairs = zip(comparison.engines, estimates, strict=True)
@@ -279,7 +280,7 @@ def _doubts(code: str, metric: str) -> bool:
         return metric.startswith(("energy_", "mean_power", "idle_power", "sampled_"))
     if code == "net-too-small":
         return metric == "energy_per_audio_s_net"
-    return code in ("languages", NO_TRANSCRIPT) and metric in ERROR_RATES
+    return code in ("languages", OTHER_LANGUAGE, NO_TRANSCRIPT) and metric in ERROR_RATES
 
 
 def _findings(comparison: Comparison) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stopwav.errors import StopwavError
 from stopwav.stats.change import WORDS
 from stopwav.studies.compare.verdicts import PairVerdict
+from stopwav.studies.error_rates import CER, WER
 
 Judgement = Literal["supported", "not supported", "undecided"]
 
@@ -116,7 +117,7 @@ def _opposite(verdict: str) -> str:
 
 
 def _family(metric: str) -> str:
-    return metric.partition("_")[0]
+    return WER if metric == CER else metric.partition("_")[0]
 
 
 def _phrase(verdict: str, metric: str) -> str:

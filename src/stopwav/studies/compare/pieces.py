@@ -17,6 +17,7 @@ from stopwav.speech.corpus import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.budget import SPENT
 from stopwav.studies.corpus_header import header_utterances
+from stopwav.studies.error_rates import is_by_character
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 METERS: list[str | int] = ["meters"]
@@ -80,6 +81,11 @@ class EngineData:
     def untrained(self) -> bool:
         """Whether its weights are random, so that no metric of its texts has a value."""
         return bool(self.info.get("untrained", False))
+
+    @property
+    def by_character(self) -> bool:
+        """Whether texts are compared by their characters, because their language is written without spaces."""
+        return is_by_character(sample.utterance for sample in self.samples)
 
 
 def inputs_of(record: Record) -> list[Utterance]:

@@ -27,8 +27,9 @@ from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
 from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure
 from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_run, rounds_of
-from stopwav.studies.corpus_header import failed_utterances, header_warnings
+from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
 from stopwav.studies.definition import ERROR_RATES
+from stopwav.studies.error_rates import error_rates
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
 from stopwav.studies.stored_rounds import failure_message
@@ -43,7 +44,7 @@ def compare_results(record: Record) -> list[Result]:
     data = read_run(record)
     warnings = tuple(_run_warnings(record, data))
     return [
-        *(_engine_result(data, engine, warnings) for engine in data.engines),
+        *(_engine_result(data, engine, (*_of_language(record, engine), *warnings)) for engine in data.engines),
         *(_length_result(data, engine, frames) for engine in data.engines for frames in data.spec.frames),
         *_fits(data.engines),
     ]
@@ -134,9 +135,12 @@ def _error_rates(engine: EngineData, seed: int) -> dict[str, Estimate]:
     if not counted:
         return dict.fromkeys(ERROR_RATES, Estimate(None, note=WITHOUT_TRANSCRIPT, code=NO_TRANSCRIPT))
     labels = [s.utterance.id for s, _, _ in counted], [s.round for s, _, _ in counted]
-    words = [count.errors for _, count, _ in counted], [count.words for _, count, _ in counted]
-    characters = [count.errors for _, _, count in counted], [count.characters for _, _, count in counted]
-    return {"wer": cluster_ratio(*words, *labels, seed), "cer": cluster_ratio(*characters, *labels, seed)}
+    return error_rates(
+        [words for _, words, _ in counted],
+        [characters for _, _, characters in counted],
+        lambda wrong, total: cluster_ratio(wrong, total, *labels, seed),
+        by_character=engine.by_character,
+    )
 
 
 def _emitted_tokens(samples: Sequence[Sample], seed: int) -> Estimate:
@@ -256,6 +260,10 @@ def _engine_warnings(engine: EngineData) -> Iterator[Caution]:
     notes = [Caution("engine", note) for note in engine.info.get("notes", ())]
     of_loads = [Caution(*caution) for piece in engine.loads for caution in piece.data["cautions"]]
     yield from dict.fromkeys([*notes, *of_loads])
+
+
+def _of_language(record: Record, engine: EngineData) -> Iterator[Caution]:
+    return language_warnings(record.header, engine.name, [str(engine.info.get("language", ""))])
 
 
 def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:

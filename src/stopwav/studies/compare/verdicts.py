@@ -16,6 +16,7 @@ from stopwav.studies.compare.energy import Energy, joules_by_round
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import EngineData
 from stopwav.studies.compare.run_data import RunData, rounds_of
+from stopwav.studies.error_rates import CER, WER
 
 ENERGY = "energy_per_audio_s_gross"
 LATENCIES = ("latency_mean", "latency")
@@ -80,7 +81,7 @@ def _overall_questions(a: EngineData, b: EngineData, data: RunData) -> Iterator[
     yield PairQuestion(a, b, _ask_latency(a, b, data.rule))
     if data.energy is not None:
         yield PairQuestion(a, b, _ask_energy(a, b, data.energy, data.rule))
-    yield PairQuestion(a, b, _ask_wer(a, b, data))
+    yield PairQuestion(a, b, _ask_error_rate(a, b, data))
 
 
 def _length_questions(a: EngineData, b: EngineData, frames: int, data: RunData) -> Iterator[PairQuestion]:
@@ -128,21 +129,25 @@ def _joules_per_audio_s(engine: EngineData, lengths: Sequence[int], energy: Ener
     return {index: sum(joules[index] for joules in by_length) / audio_s for index in rounds}
 
 
-def _ask_wer(a: EngineData, b: EngineData, data: RunData) -> Question:
-    """Ask which makes fewer errors; the run never stops because of the answer, so it needs no rule for looking."""
+def _ask_error_rate(a: EngineData, b: EngineData, data: RunData) -> Question:
+    """Ask which makes fewer errors; the run never stops because of the answer, so it needs no rule for looking.
+
+    Where words are characters, their rate is that of characters.
+    """
+    rate = CER if a.by_character or b.by_character else WER
     if a.untrained or b.untrained:
-        return ask_nothing("wer", "", DEFAULT_THRESHOLD, UNTRAINED, UNTRAINED)
+        return ask_nothing(rate, "", DEFAULT_THRESHOLD, UNTRAINED, UNTRAINED)
     errors_a, errors_b = _errors(a), _errors(b)
     shared = [utterance for utterance in errors_a if utterance in errors_b]
     if not shared:
         untold = any(engine.samples and not own for engine, own in ((a, errors_a), (b, errors_b)))
         reason = (WITHOUT_TRANSCRIPT, NO_TRANSCRIPT) if untold else (_NO_SHARED_INPUT,)
-        return ask_nothing("wer", "", DEFAULT_THRESHOLD, *reason)
+        return ask_nothing(rate, "", DEFAULT_THRESHOLD, *reason)
     if data.spec.is_budgeted and min(len(rounds_of(a)), len(rounds_of(b))) < FEWEST_TO_DECIDE:
-        return ask_nothing("wer", "", DEFAULT_THRESHOLD, _ONE_PROCESS)
+        return ask_nothing(rate, "", DEFAULT_THRESHOLD, _ONE_PROCESS)
     first, second = ([errors[utterance][0] for utterance in shared] for errors in (errors_a, errors_b))
     words = [errors_a[utterance][1] for utterance in shared]
-    return ask_errors("wer", first, second, words, DEFAULT_THRESHOLD, data.spec.seed)
+    return ask_errors(rate, first, second, words, DEFAULT_THRESHOLD, data.spec.seed)
 
 
 def _errors(engine: EngineData) -> dict[str, tuple[float, int]]:

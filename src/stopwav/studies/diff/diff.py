@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stopwav.errors import StopwavError
-from stopwav.record import Record
+from stopwav.record import Header, Record
+from stopwav.report.provenance import normaliser_text
 from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Question, answer_all
 from stopwav.studies.budget import verdict_rule
@@ -273,8 +274,9 @@ def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]
     rows: list[tuple[str, object, object]] = [
         ("machine", _machine(first.machine), _machine(second.machine)),
         ("corpus", _named(first.corpus, "digest"), _named(second.corpus, "digest")),
-        ("normaliser", _named(first.normaliser, "version"), _named(second.normaliser, "version")),
+        ("normaliser", normaliser_text(first), normaliser_text(second)),
     ]
+    rows += shared_settings(_alignment(first), _alignment(second), "")
     rows += shared_settings(comparable.settings(a), comparable.settings(b), "")
     for name in names:
         # An engine that never came up has no settings; that it is missing is said elsewhere.
@@ -317,6 +319,11 @@ def _software(a: Record, b: Record) -> Iterator[tuple[str, object, object]]:
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key):
                 yield key, before.get(key), after.get(key)
+
+
+def _alignment(header: Header) -> dict[str, object]:
+    """What found the word times, where the run says so."""
+    return {"aligner": header.corpus["aligner"]} if "aligner" in header.corpus else {}
 
 
 def _machine(machine: Mapping[str, Any]) -> str:

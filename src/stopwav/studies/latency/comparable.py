@@ -16,6 +16,8 @@ from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.definition import NO_SPACES, NO_WORDS
+from stopwav.studies.error_rates import CER, WER, is_by_character
 from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.latency.results import (
     INVALID,
@@ -31,8 +33,6 @@ from stopwav.studies.stream_table import Flags, StreamTable
 
 # The value of a metric in some streams of a table.
 OfStreams = Callable[[StreamTable, Flags], float | NoValue]
-
-WER, CER = "wer", "cer"
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ def errors_by_utterance(
     """Return the word or character errors of each utterance with a transcript, mean over rounds, and its length."""
     if engine.untrained:
         return NoValue(UNTRAINED, UNTRAINED)
+    if rate == WER and is_by_character(engine.table.utterances):
+        return NoValue(NO_WORDS, NO_SPACES)
     with_transcript = {utterance.id for utterance in engine.table.utterances if utterance.text is not None}
     errors: dict[str, list[int]] = {name: [] for name in utterances if name in with_transcript}
     if not errors:

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
-from stopwav.studies.definition import ERROR_RATES, Definition, Definitions, ratio, seconds, size
+from stopwav.studies.definition import (
+    ERROR_RATES,
+    NO_SPACES,
+    PARTS_OF_WER,
+    Definition,
+    Definitions,
+    ratio,
+    seconds,
+    size,
+)
 from stopwav.studies.latency.chunk_definitions import (
     CHUNKS,
     NO_ENDPOINT,
@@ -263,7 +272,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "peak_host_bytes": "",
         "send_lateness_p99": "ms",
     },
-    "What it writes": {"wer": "%", "cer": "%", "upwr": ""},
+    "What it writes": {"wer": "%", "cer": "%", **dict.fromkeys(PARTS_OF_WER, "%"), "upwr": ""},
     LEGACY: {
         "algorithmic_latency": "",
         "inference_p95": "",
@@ -289,10 +298,18 @@ GLANCE: Mapping[str, str] = {
 }
 
 
-def shown_sections(results: Sequence[Result]) -> Iterator[tuple[str, Mapping[str, str]]]:
+def glance(results: Sequence[Result]) -> Mapping[str, str]:
+    """Return the metrics that engines are compared by, with their headings: CER where there are no words to count."""
+    if any(result.metrics["wer"].code == NO_SPACES for result in results if result.metrics):
+        return {("cer" if metric == "wer" else metric): title.replace("WER", "CER") for metric, title in GLANCE.items()}
+    return GLANCE
+
+
+def shown_sections(results: Sequence[Result], *, page: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield the headings with those of their metrics that say something about some engine."""
     for heading, metrics in SECTIONS.items():
-        shown = {metric: unit for metric, unit in metrics.items() if _is_shown(metric, heading, results)}
+        roomy = {metric: unit for metric, unit in metrics.items() if page or metric not in PARTS_OF_WER}
+        shown = {metric: unit for metric, unit in roomy.items() if _is_shown(metric, heading, results)}
         if shown:
             yield heading, shown
 
@@ -316,6 +333,9 @@ def _is_shown(metric: str, heading: str, results: Sequence[Result]) -> bool:
     estimates = [result.metrics[metric] for result in results if metric in result.metrics]
     # What nobody can see through a protocol, of servers alone, is a line under the table; endpoints are told by few.
     if all(estimate.code in (REMOTE_CODE, NO_ENDPOINT) for estimate in estimates):
+        return False
+    # Without spaces there are characters alone.
+    if estimates and all(estimate.code == NO_SPACES for estimate in estimates):
         return False
     # That texts mean nothing, or have no transcript, is said once, in place of the errors.
     if metric != "wer" and all(estimate.code in (UNTRAINED, NO_TRANSCRIPT) for estimate in estimates):

@@ -41,7 +41,7 @@ from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
 from stopwav.stats.rule import rule_text
 from stopwav.studies.latency.chunk_definitions import REMOTE_CODE
-from stopwav.studies.latency.definitions import DEFINITIONS, GLANCE, definition_of, label_of, shown_sections
+from stopwav.studies.latency.definitions import DEFINITIONS, definition_of, glance, label_of, shown_sections
 from stopwav.studies.latency.explain import Explanation, Gain, explanation_reasons
 from stopwav.studies.latency.missing_reasons import missing_reasons
 from stopwav.studies.latency.pairs import EngineVerdict, EngineVerdicts, more_time
@@ -159,7 +159,7 @@ def _text_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
     measured = [result for result in shown if result.metrics]
     if measured:
         yield Note(_settings_line(measured[0]), quiet=False)
-        yield _numbers(measured)
+        yield _numbers(measured, page=False)
         yield Missing(tuple(missing_reasons(measured)))
     if explanation is not None:
         yield from _explanation_blocks(explanation, f"What would help {explanation.base}")
@@ -192,10 +192,10 @@ def _settings_line(result: Result) -> str:
     )
 
 
-def _numbers(results: Sequence[Result]) -> Table:
+def _numbers(results: Sequence[Result], *, page: bool) -> Table:
     """The table with a column per engine, and the rows that say something about one of them."""
     rows: list[Row] = []
-    for heading, metrics in shown_sections(results):
+    for heading, metrics in shown_sections(results, page=page):
         rows.append(Row((Cell(heading),), heading=True))
         for metric, unit in metrics.items():
             # The rows above it add up to it.
@@ -279,7 +279,7 @@ def _changes(gain: Gain) -> list[tuple[str, str, str]]:
         ("ALGO, ms", format_number(1e3 * gain.algorithmic_s, 0), ""),
         ("chunk latency P95, ×", *_change(gain.lag_p95)),
         ("chunk latency P50, ×", *_change(gain.lag_p50)),
-        ("WER, points", *_change(gain.wer, 100)),
+        (f"{gain.wer.metric.upper()}, points", *_change(gain.wer, 100)),
     ]
 
 
@@ -301,7 +301,7 @@ def _page_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
         sections.append(Section("One utterance, moment by moment", (Timelines(timelines, first, note),)))
     if view["waterfall"] or view["positions"]["points"]:
         sections.append(Section("Why a word takes so long, and where", (Figures((("waterfall",), ("positions",))),)))
-    sections.append(Section("The numbers", (_numbers(results),)))
+    sections.append(Section("The numbers", (_numbers(results, page=True),)))
     if verdicts is not None:
         sections.append(Section(f"Against {verdicts.base}", tuple(_verdict_blocks(verdicts, ""))))
     if view["distributions"]:
@@ -327,14 +327,14 @@ _SPREAD_NOTE = (
 
 
 def _glance(results: Sequence[Result]) -> Table:
-    rows = []
+    rows, shown = [], glance(results)
     for index, result in enumerate(results):
-        cells = {metric: _cell(result, metric) for metric in GLANCE}
+        cells = {metric: _cell(result, metric) for metric in shown}
         # Its interval is that of RTF: without it all columns fit a laptop's screen.
         cells["rtfx"] = replace(cells["rtfx"], text=cells["rtfx"].short or cells["rtfx"].text)
         status = "" if result.status == "ok" else result.status
         rows.append(Row((Cell(result.name), *cells.values()), colour=index, status=status))
-    return Table((Column("engine", "left"), *map(Column, GLANCE.values())), tuple(rows), sortable=True)
+    return Table((Column("engine", "left"), *map(Column, shown.values())), tuple(rows), sortable=True)
 
 
 def _engine_facts(result: Result) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.speech.waterfall import STAGES, WATERFALL
 from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
+from stopwav.studies.error_rates import error_rates, is_by_character
 from stopwav.studies.latency.chunk_definitions import NO_ENDPOINT, REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.stream_facts import StreamFacts
 from stopwav.studies.stream_table import StreamTable
@@ -169,17 +171,15 @@ def _ratio_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     every = np.ones(len(table), dtype=bool)
     final = np.array([len(text.committed_by) for text in table.texts])
     transcribed = np.array([text.errors is not None for text in table.texts], dtype=bool)
-    words = [(text.errors.errors, text.errors.words) for text in table.texts if text.errors is not None]
-    characters = [
-        (text.characters.errors, text.characters.characters) for text in table.texts if text.characters is not None
-    ]
+    words = [text.errors for text in table.texts if text.errors is not None]
+    characters = [text.characters for text in table.texts if text.characters is not None]
+    by_character = is_by_character(table.utterances)
     ratio = _Ratio(table, seed)
     rtf = ratio(table.service_s, table.audio_s, every, positive=True)
     metrics = {
         "rtf": rtf,
         "rtfx": inverse(rtf),
-        "wer": ratio(*_columns(words), transcribed),
-        "cer": ratio(*_columns(characters), transcribed),
+        **error_rates(words, characters, partial(ratio, chosen=transcribed), by_character=by_character),
         "upwr": ratio(np.array([text.unstable_words for text in table.texts]), final, every),
         "normalised_erasure": ratio(np.array([text.erased_words for text in table.texts]), final, every),
     }
@@ -188,11 +188,6 @@ def _ratio_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     share = ratio(recognised[timed], table.word_count[timed], timed)
     metrics["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
     return metrics
-
-
-def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[Integers, Integers]:
-    top, bottom = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return top, bottom
 
 
 def keeps_up(rtf: Estimate, slope: Estimate) -> Estimate:

@@ -18,7 +18,7 @@ def missing_reasons(results: Sequence[Result]) -> Iterator[str]:
     """Yield why numbers and intervals of the table are missing, each reason once with the rows that it is about."""
     counts: dict[str, list[int]] = {}
     labels: dict[str, dict[str, None]] = {}
-    for _, metrics in shown_sections(results):
+    for _, metrics in shown_sections(results, page=False):
         for metric, unit in metrics.items():
             for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
                 if estimate.low is None and estimate.note and estimate.code not in SAID:

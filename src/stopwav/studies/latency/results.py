@@ -9,9 +9,10 @@ from typing import Any
 from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
+from stopwav.speech.normaliser import stored_normaliser
 from stopwav.stats import Estimate, nearest_rank
 from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
-from stopwav.studies.corpus_header import failed_utterances, header_utterances, header_warnings
+from stopwav.studies.corpus_header import failed_utterances, header_utterances, header_warnings, language_warnings
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
 from stopwav.studies.latency.stream_table import stream_tables
@@ -135,7 +136,7 @@ def _params(record: Record, pieces: Sequence[Piece], table: StreamTable) -> dict
         "chunk_s": table.algorithm_s[0] if table.algorithm_s else None,
         "pace": header.spec["pace"],
         "rounds": len(set(table.round.tolist())),
-        "normaliser": "{name} {version}".format(**header.normaliser),
+        "normaliser": stored_normaliser(header.normaliser).title,
     }
 
 
@@ -159,7 +160,10 @@ def _warnings(record: Record, pieces: Sequence[Piece], table: StreamTable) -> li
     for piece in pieces:
         if piece.key[0] == "load":
             warnings += [Caution(code, message) for code, message in piece.data["cautions"]]
-            warnings += [Caution("engine", note) for note in piece.data["engine"]["notes"]]
+            engine = piece.data["engine"]
+            warnings += [Caution("engine", note) for note in engine["notes"]]
+            languages = [engine.get("language", ""), *piece.data.get("languages", ())]
+            warnings += language_warnings(record.header, engine["name"], languages)
     warnings += header_warnings(record.header)
     if (lateness_s := send_lateness_s(table)) > LATE_S:
         message = (

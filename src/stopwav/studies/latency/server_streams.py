@@ -49,6 +49,7 @@ class ServerRunner:
         self.stream(utterance, "real")
         return {
             "engine": self._server.info.to_json(),
+            "languages": list(self._server.capabilities.languages),
             "load_s": self._load_s,
             "warmup_s": [time.perf_counter() - begin_s],
             "cautions": [],

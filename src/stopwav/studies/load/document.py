@@ -166,7 +166,9 @@ def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, 
     """The metrics that the table of levels shows, by their headings: what the objective limits first."""
     limited = [condition for condition in spec.objective.conditions if condition.percentile is not None]
     wanted = [name for item in limited for name in (f"{item.family}_p50", item.metric, item.over_metric)]
-    wanted += ["word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ()), "wer"]
+    wanted += ["word_latency_p50", *(("word_latency_p95", "committed_latency_p50") if page else ())]
+    # Of a language without spaces, the first has no value.
+    wanted += ["wer", "cer"] if page else [_rate(levels)]
     # What never happened needs no column.
     wanted += [name for name in ("failed", "unfinished") if page or any(_is_positive(level, name) for level in levels)]
     wanted += ["rtf"] if spec.pace == "virtual" else ["server_cores", *(("server_bytes",) if page else ())]
@@ -177,6 +179,10 @@ def _columns(spec: LoadSpec, levels: Sequence[Result], page: bool) -> dict[str, 
     if len(limited) == 1 and limited[0].over_metric in headings:
         headings[limited[0].over_metric] = "beyond limit, %"
     return headings
+
+
+def _rate(levels: Sequence[Result]) -> str:
+    return "wer" if any(_is_said(level.metrics.get("wer")) for level in levels) else "cer"
 
 
 def _is_positive(level: Result, metric: str) -> bool:

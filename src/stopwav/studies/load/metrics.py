@@ -10,6 +10,7 @@ from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
 from stopwav.speech.events import Floats
 from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, nearest_rank, t_quantile
+from stopwav.studies.error_rates import error_rates, is_by_character
 from stopwav.studies.load.definitions import DEFINITIONS
 from stopwav.studies.load.judgement import session_latencies, values_of
 from stopwav.studies.load.level_table import LevelRound, LevelTable, invalid_reason
@@ -75,19 +76,13 @@ def _texts(level: LevelTable, seed: int) -> dict[str, Estimate]:
     over = level.completed > 0
     final = np.array([len(text.committed_by) for text in level.table.texts], dtype=float)
     unstable = np.array([text.unstable_words for text in level.table.texts], dtype=float)
-    metrics = {}
-    for name in ("wer", "cer"):
-        counted = [
-            (text.errors.errors, text.errors.words)
-            if name == "wer"
-            else (text.characters.errors, text.characters.characters)
-            for text, completed in zip(level.table.texts, over, strict=True)
-            if completed and text.errors is not None and text.characters is not None
-        ]
-        wrong, total = (
-            (np.array(column, dtype=float) for column in zip(*counted, strict=True)) if counted else (np.zeros(0),) * 2
-        )
-        metrics[name] = cluster_ratio(wrong, total, np.arange(wrong.size), seed=seed)
+    texts = [text for text, completed in zip(level.table.texts, over, strict=True) if completed]
+    metrics = error_rates(
+        [text.errors for text in texts if text.errors is not None],
+        [text.characters for text in texts if text.characters is not None],
+        lambda wrong, total: cluster_ratio(wrong, total, np.arange(wrong.size), seed=seed),
+        by_character=is_by_character(level.table.utterances),
+    )
     metrics["upwr"] = cluster_ratio(unstable[over], final[over], np.flatnonzero(over), seed=seed)
     return metrics
 

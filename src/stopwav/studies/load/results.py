@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from stopwav.errors import Caution
 from stopwav.piece import Piece
 from stopwav.record import Record, Result
 from stopwav.stats import Estimate
-from stopwav.studies.corpus_header import header_warnings
+from stopwav.studies.corpus_header import header_warnings, language_warnings
 from stopwav.studies.load.judgement import Judgement, judge
 from stopwav.studies.load.level_table import LevelKey, LevelTable, by_reason, level_pieces, level_tables
 from stopwav.studies.load.metrics import level_metrics
@@ -41,8 +42,25 @@ def level_name(key: LevelKey) -> str:
 
 def is_untrained(record: Record, target: str) -> bool:
     """Whether a target reports random weights."""
-    pieces = (piece for piece in record.pieces if piece.key[0] == "level" and piece.key[2] == target)
-    return any(bool(dict(piece.data.get("target", {})).get("engine", {}).get("untrained")) for piece in pieces)
+    return any(bool(facts.get("engine", {}).get("untrained")) for facts in _facts(record, target))
+
+
+def _facts(record: Record, target: str) -> Iterator[Mapping[str, Any]]:
+    """What each round of a target says of it."""
+    for piece in record.pieces:
+        if piece.key[0] == "level" and piece.key[2] == target:
+            yield piece.data.get("target", {})
+
+
+def _languages(record: Record, target: str) -> set[str]:
+    return {
+        str(language)
+        for facts in _facts(record, target)
+        for language in (
+            facts.get("engine", {}).get("language", ""),
+            *facts.get("capabilities", {}).get("languages", ()),
+        )
+    }
 
 
 def capacity_estimate(spec: LoadSpec, state: TargetState) -> Estimate:
@@ -77,6 +95,7 @@ def _capacity(
     for streams, judgement in invalid.items():
         warnings.append(Caution("invalid-level", f"{_at(streams)}: {judgement.reason}"))
     warnings += header_warnings(record.header)
+    warnings += language_warnings(record.header, target, _languages(record, target))
     if not record.complete:
         warnings.append(
             Caution(

@@ -78,6 +78,13 @@ def _check_transcripts(spec: LoadSpec, corpus: Corpus) -> None:
     """Raise where the objective is about words, and nobody knows which were spoken: no level could ever hold."""
     if any(utterance.text for utterance in corpus.utterances):
         return
+    if run_normaliser(spec.normaliser, corpus).by_character and any(
+        condition.metric == "wer" for condition in spec.objective.conditions
+    ):
+        raise StopwavError(
+            f"--slo {spec.slo}: --corpus {spec.corpus} is in {', '.join(corpus.languages)}, written without spaces, so "
+            "it has no word error rate; leave out wer"
+        )
     about_words = [condition.text for condition in spec.objective.conditions if condition.needs_transcript]
     if about_words:
         raise StopwavError(
