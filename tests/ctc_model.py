@@ -1,8 +1,8 @@
 """A CTC model that is built, not trained: what its frames say follows from words whose times are known.
 
 A small wav2vec 2.0 with random weights hears the audio; its last layer is the one that, by least squares, makes each
-frame spell what is spoken in it. So it knows this audio alone, and of it everything: what an aligner finds with it shows
-whether the aligner does its part, and nothing of how good models are.
+frame spell what is spoken in it. So it knows this audio alone, and of it everything: what an aligner finds with it
+shows whether the aligner does its part, and nothing of how good models are.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def build_ctc_model(folder: Path, audio: Audio, words: Sequence[Word], letters: 
 
 
 def _symbols(frames: int, words: Sequence[Word], vocabulary: dict[str, int]) -> list[int]:
-    """What each frame spells: the letters of a word share its time; between words is the mark for that, else a blank."""
+    """What each frame spells: the letters of a word share its time; between words is their mark, else a blank."""
     symbols = [0] * frames
     for number, word in enumerate(words):
         known = [letter for letter in word.text if letter in vocabulary]
@@ -68,8 +68,8 @@ def _symbols(frames: int, words: Sequence[Word], vocabulary: dict[str, int]) -> 
         for letter, start_s, end_s in zip(known, borders_s, borders_s[1:], strict=False):
             first, after = round(start_s / STEP_S), min(frames, round(end_s / STEP_S))
             symbols[first:after] = [vocabulary[letter]] * (after - first)
-            # A letter that comes twice needs a blank between.
-            symbols[first] = 0 if after - first > 1 and first and symbols[first - 1] == symbols[first] else symbols[first]
+            if first and symbols[first - 1] == symbols[first]:  # a letter that comes twice needs a blank between
+                symbols[first] = 0
         if number + 1 < len(words):
             middle = round((word.end_s + words[number + 1].start_s) / 2 / STEP_S)
             symbols[middle] = vocabulary["|"]
