@@ -113,7 +113,10 @@ WARNINGS = (
     ("`guessed-pronunciation`", "word times near a word that the aligner's dictionary or model lacks"),
     ("`no-aligner`", "utterances in a language that the default aligner does not know"),
     ("`other-language`", "an engine that recognises another language than the corpus is in"),
-    ("`normaliser-version`", "a run whose words are counted by another version of its normaliser than when it was made"),
+    (
+        "`normaliser-version`",
+        "a run whose words are counted by another version of its normaliser than when it was made",
+    ),
     ("`not-warm`", "times were still changing at the end of the warm-up"),
     ("`engine`", "a remark of the engine's author on its numbers"),
     ("others, such as `busy-machine`", "warnings of the health checks of `stopwav doctor` at the start of the run"),
