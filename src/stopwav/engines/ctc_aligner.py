@@ -27,6 +27,9 @@ CTC_VERSION = 1
 # Seconds of audio that a model sees at once: attention over a longer input takes the square of its memory, and most
 # models were trained on less. Of the output, the seconds at both ends where there is more audio are left out.
 WINDOW_S, CONTEXT_S = 30.0, 3.0
+# Frames of speech models are 10 ms or a multiple of that apart. The last window of an utterance is not filled, so that
+# of half a second a frame is missing.
+_STEP, _STEP_TOLERANCE = SAMPLE_RATE_HZ // 100, 0.06
 # Bytes of a model's files that are read at once.
 _BLOCK_BYTES = 1 << 20
 
@@ -187,7 +190,7 @@ class _Model:
 
     def _edges(self, samples: int, frames: int) -> NDArray[np.float64]:
         """The borders between frames, in samples: by the model's own step where it states one."""
-        step = getattr(self._model.config, "inputs_to_logits_ratio", None) or samples / max(1, frames)
+        step = getattr(self._model.config, "inputs_to_logits_ratio", None) or _step(samples, frames)
         edges: NDArray[np.float64] = np.arange(frames + 1, dtype=np.float64) * float(step)
         return edges
 
@@ -200,6 +203,13 @@ class _Model:
             return np.zeros((0, 0), np.float32)
         log_probs: NDArray[np.float32] = self._torch.log_softmax(logits.float(), dim=-1).numpy()
         return log_probs
+
+
+def _step(samples: int, frames: int) -> float:
+    """The samples from one frame to the next: a multiple of 10 ms wherever the number of frames allows that."""
+    step = samples / max(1, frames)
+    whole = round(step / _STEP) * _STEP
+    return whole if whole and abs(step / whole - 1) <= _STEP_TOLERANCE else step
 
 
 def _parts(letter: str) -> str:
