@@ -20,6 +20,7 @@ from stopwav.report.chart import chart_svg
 from stopwav.report.document import Detail
 from stopwav.report.page import render_page
 from stopwav.report.terminal import print_document
+from stopwav.speech.corpus import bundled_corpus
 from stopwav.studies.compare.card import card
 from stopwav.studies.side_by_side import page_section
 from stopwav.studies.study import StudyRun
@@ -52,7 +53,6 @@ SHOTS = (
     Shot("compare", "compare.jsonl", section="Verdicts"),
     Shot("grid", "grid.jsonl"),
     Shot("load", "load.jsonl"),
-    Shot("step", "step.jsonl"),
     Shot("notebook", "compare.jsonl", "notebook", dark=True),
 )
 
@@ -69,16 +69,25 @@ def main() -> None:
         try:
             for shot in SHOTS:
                 page = Path(pages) / f"{shot.name}.html"
-                page.write_text(_page(shot), encoding="utf-8")
+                page.write_text(_page(shot, Path(pages)), encoding="utf-8")
                 (folder / f"{shot.name}.webp").write_bytes(_screenshot(driver, page, shot))
                 print(folder / f"{shot.name}.webp")
         finally:
             driver.quit()
 
 
-def _page(shot: Shot) -> str:
+def _read(name: str, folder: Path) -> Record:
+    """The stored run, with its audio where the corpus is here."""
+    text = (RUNS / name).read_text(encoding="utf-8")
+    for utterance in bundled_corpus().utterances:
+        text = text.replace(f'"corpus/{utterance.path.name}"', f'"{utterance.path}"')
+    (folder / name).write_text(text, encoding="utf-8")
+    return Record.read(folder / name)
+
+
+def _page(shot: Shot, folder: Path) -> str:
     """The HTML of what is shown."""
-    record = Record.read(RUNS / shot.run)
+    record = _read(shot.run, folder)
     run = StudyRun(record)
     if shot.view == "page":
         return render_page([page_section(run)])
