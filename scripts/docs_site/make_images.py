@@ -21,7 +21,6 @@ from stopwav.report.document import Detail
 from stopwav.report.page import render_page
 from stopwav.report.terminal import print_document
 from stopwav.speech.corpus import bundled_corpus
-from stopwav.studies.compare.card import card
 from stopwav.studies.side_by_side import page_section
 from stopwav.studies.study import StudyRun
 
@@ -50,10 +49,6 @@ SHOTS = (
     Shot("page-dark", "latency.jsonl", dark=True),
     Shot("utterance", "latency.jsonl", section="moment by moment"),
     Shot("words", "latency.jsonl", section="Why a word takes so long", height=1000),
-    Shot("compare", "compare.jsonl", section="Verdicts"),
-    Shot("grid", "grid.jsonl"),
-    Shot("load", "load.jsonl"),
-    Shot("notebook", "compare.jsonl", "notebook", dark=True),
 )
 
 
@@ -91,9 +86,6 @@ def _page(shot: Shot, folder: Path) -> str:
     run = StudyRun(record)
     if shot.view == "page":
         return render_page([page_section(run)])
-    if shot.view == "notebook":
-        ground = f'<!doctype html><meta charset="utf-8"><body data-jp-theme-light="{str(not shot.dark).lower()}">'
-        return f"{ground}{card(record)._repr_html_()}"
     console = Console(record=True, width=90, file=io.StringIO(), force_terminal=True)
     print_document(run.document(Detail()), console, every_metric=False)
     style = "<style>body { background: #fff; padding: 1rem; font-size: 15px }</style>"
