@@ -55,6 +55,7 @@ def test_search_finds_what_is_written(site: Path) -> None:
 
 def test_charts_live_where_the_guides_have_images(site: Path) -> None:
     sys.path.insert(0, str(ROOT / "scripts" / "docs_site"))
+    from hybrid_charts import CURVES
     from site_charts import CHARTS
 
     shown = set()
@@ -63,9 +64,16 @@ def test_charts_live_where_the_guides_have_images(site: Path) -> None:
         specs = re.findall(r'class="stopwav-chart".*?<script type="application/json">(.*?)</script>', html, re.DOTALL)
         assert all(json.loads(spec)["width"] == "container" for spec in specs)
         assert bool(specs) == ("assets/stopwav/charts.js" in html)
-        shown |= {name for name in CHARTS if f"images/{name}.svg" in html and specs}
-    assert shown == set(CHARTS)
+        shown |= {name for name in (*CHARTS, *CURVES) if f"images/{name}.svg" in html and specs}
+    assert shown == {*CHARTS, *CURVES}
     assert "vegaEmbed" in (site / "assets" / "stopwav" / "vega.js").read_text()
+
+
+def test_screenshots_are_small() -> None:
+    images = [path for path in (ROOT / "docs" / "images").rglob("*") if path.is_file()]
+    named = set(re.findall(r"screenshots/([\w-]+)\.webp", (ROOT / "docs" / "screenshots.md").read_text()))
+    assert named == {path.stem for path in images if path.suffix == ".webp"}
+    assert sum(path.stat().st_size for path in images) < 1_500_000
 
 
 def test_links_lead_somewhere_in_the_site(site: Path) -> None:

@@ -91,9 +91,6 @@ def _page(shot: Shot, folder: Path) -> str:
     run = StudyRun(record)
     if shot.view == "page":
         return render_page([page_section(run)])
-    if shot.view == "notebook":
-        ground = f'<!doctype html><meta charset="utf-8"><body data-jp-theme-light="{str(not shot.dark).lower()}">'
-        return f"{ground}{card(record)._repr_html_()}"
     console = Console(record=True, width=90, file=io.StringIO(), force_terminal=True)
     print_document(run.document(Detail()), console, every_metric=False)
     style = "<style>body { background: #fff; padding: 1rem; font-size: 15px }</style>"
