@@ -21,7 +21,6 @@ from stopwav.report.document import Detail
 from stopwav.report.page import render_page
 from stopwav.report.terminal import print_document
 from stopwav.speech.corpus import bundled_corpus
-from stopwav.studies.compare.card import card
 from stopwav.studies.side_by_side import page_section
 from stopwav.studies.study import StudyRun
 
