@@ -11,11 +11,11 @@ read when they are asked for.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,13 +25,16 @@ from typing import IO, Any, Literal, NamedTuple
 from pydantic import BaseModel
 
 from stopwav.errors import Caution, Status, StopwavError
-from stopwav.piece import LinePlace, Piece, parse_envelope, parse_json, piece_at
+from stopwav.json_rows import JsonRows, cut_out, parse_json, put_in, to_line
+from stopwav.piece import LinePlace, Piece, parse_envelope, piece_at
 from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
 FORMAT = 2
 # A header holds settings, the machine and what is said of the corpus; a longer first line is that of another file.
 LONGEST_HEADER_BYTES = 1_000_000_000
+# The list in a header that has an entry for each of a hundred thousand utterances.
+UTTERANCES = "utterances"
 # Which pieces a complete run holds: since 1, all that its plan has, those of failures included. A run from before may
 # lack some, such as the memory piece of an engine whose process had died.
 PLAN_VERSION = 1
@@ -88,7 +91,7 @@ class Record:
         self.path = path
         self.header = header
         self.complete = complete
-        self._pieces: dict[tuple[str | int, ...], Piece] = {tuple(piece.key): piece for piece in pieces}
+        self._pieces: dict[tuple[str | int, ...], Piece] = {piece.parts: piece for piece in pieces}
         # Number of pieces that the file held when it was opened.
         self.previous_count = len(pieces)
         self._descriptor: int | None = None
@@ -100,6 +103,17 @@ class Record:
     def pieces(self) -> list[Piece]:
         """The finished pieces, in the order in which they were finished."""
         return list(self._pieces.values())
+
+    @contextmanager
+    def opened(self) -> Iterator[int | None]:
+        """Open the file to read many pieces; None where it is not there, and pieces are in memory."""
+        try:
+            file = self.path.open("rb", buffering=0)
+        except OSError:
+            yield None
+            return
+        with file:
+            yield file.fileno()
 
     def load(self) -> None:
         """Read the observations of all pieces, for a run whose file is about to go."""
@@ -134,7 +148,7 @@ class Record:
                 f"cannot create the run file {path} ({error.strerror}); choose another folder with --save"
             ) from error
         _lock(record._descriptor, path)
-        record._write(header.model_dump())
+        record._write(_header_to_line(header))
         return record
 
     @classmethod
@@ -169,17 +183,17 @@ class Record:
 
     def append(self, piece: Piece) -> None:
         """Add a finished piece; it is on disk when this returns."""
-        key = tuple(piece.key)
+        key = piece.parts
         if key in self._pieces:
             raise StopwavError(f"{self.path}: piece {key} exists already")
-        place = self._write(piece.to_json())
+        place = self._write(to_line(piece.to_json()))
         # The observations are in the file: a run that takes days must not fill the memory with them.
-        self._pieces[key] = Piece(piece.key, piece.status, piece.message, piece.last_words, place=place)
+        self._pieces[key] = Piece(key, piece.status, piece.message, piece.last_words, place=place)
 
     def finish(self) -> None:
         """Mark the run as complete."""
         if not self.complete:
-            self._write({"kind": "end", "finished": now()})
+            self._write(to_line({"kind": "end", "finished": now()}))
             self.complete = True
 
     def close(self) -> None:
@@ -196,13 +210,12 @@ class Record:
     ) -> None:
         self.close()
 
-    def _write(self, line: dict[str, Any]) -> LinePlace:
+    def _write(self, line: bytes) -> LinePlace:
         """Append a line, and return where it is once it is on disk."""
         if self._descriptor is None:
             raise StopwavError(f"{self.path}: this run was opened for reading only")
-        # ASCII only: a lone surrogate in an engine's output is escaped, not an encoding error.
-        data = (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
-        start_bytes, length_bytes = os.lseek(self._descriptor, 0, os.SEEK_END), len(data) - 1
+        data = line + b"\n"
+        start_bytes, length_bytes = os.lseek(self._descriptor, 0, os.SEEK_END), len(line)
         try:
             if not (os.path.exists(self.path) and os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))):
                 raise StopwavError(
@@ -304,7 +317,8 @@ def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -
     the header.
     """
     pieces: dict[tuple[str | int, ...], Piece] = {}
-    end_line, number = None, 1
+    names: dict[str, str] = {}
+    end_line, number, absolute = None, 1, path.absolute()
     try:
         with path.open("rb") as file:
             line = _header_line(file)
@@ -319,10 +333,10 @@ def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -
                 if (fields := parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
                     end_line = number
                 else:
-                    piece = piece_at(LinePlace(path.absolute(), number, start_bytes, len(line) - 1), fields)
-                    if tuple(piece.key) in pieces:
+                    piece = piece_at(LinePlace(absolute, number, start_bytes, len(line) - 1), fields, names)
+                    if piece.parts in pieces:
                         raise StopwavError(f"{path}:{number}: piece {piece.key} exists already; remove that line")
-                    pieces[tuple(piece.key)] = piece
+                    pieces[piece.parts] = piece
                 start_bytes += len(line)
     except OSError as error:
         raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
@@ -337,9 +351,31 @@ def _header_line(file: IO[bytes]) -> bytes:
     return beginning and beginning + b"\n"
 
 
+def _header_to_line(header: Header) -> bytes:
+    """The line of a header; its rows are in it as they are."""
+    fields = header.model_dump()
+    rows = header.corpus.get(UTTERANCES)
+    if not isinstance(rows, JsonRows):
+        return to_line(fields)
+    return put_in(to_line({**fields, "corpus": {**fields["corpus"], UTTERANCES: []}}), UTTERANCES, rows)
+
+
+def _header_fields(line: bytes) -> Any:
+    """The fields of a header, of which each of a hundred thousand utterances has the times of all of its words."""
+    parts = cut_out(line, UTTERANCES)
+    if parts is None:
+        return parse_json(line)
+    rest, rows = parts
+    fields = parse_json(rest)
+    if not (isinstance(fields, dict) and isinstance(corpus := fields.get("corpus"), dict) and UTTERANCES in corpus):
+        return parse_json(line)
+    corpus[UTTERANCES] = rows
+    return fields
+
+
 def _parse_header(path: Path, line: bytes) -> Header:
     try:
-        header = Header.model_validate(parse_json(line))
+        header = Header.model_validate(_header_fields(line))
     except (ValueError, RecursionError) as error:
         raise StopwavError(f"{path}: not a stopwav run file: the first line is not a run header") from error
     if header.format > FORMAT:

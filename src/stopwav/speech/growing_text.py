@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopwav.speech.text import normalise
+from stopwav.speech.text import is_plain, normalise
 from stopwav.speech.wer import common_prefix
 
 # Characters of a text that are normalised at once. A shorter text is not worth cutting.
@@ -22,6 +22,8 @@ class GrowingText:
         # Where each part begins, in characters and in words.
         self._starts: list[tuple[int, int]] = [(0, 0)]
         self.words: list[str] = []
+        # Whether the last part is known to be plain.
+        self._is_plain = True
 
     def change(self, kept: int, added: str) -> tuple[int, list[str]]:
         """Replace all behind the first `kept` characters, and return how many words are as before, and the new ones."""
@@ -29,8 +31,13 @@ class GrowingText:
         while len(self._parts) > 1 and kept < self._starts[-1][0] + 2:
             self._parts[-2:] = ["".join(self._parts[-2:])]
             del self._starts[-1]
+            # What is known is known of the last part alone.
+            self._is_plain = False
         start, first_word = self._starts[-1]
+        if len(self._parts) == 1 and self._is_plain and is_plain(added):
+            return self._change_plain(kept, added)
         part = self._parts[-1] = self._parts[-1][: kept - start] + added
+        self._is_plain = is_plain(part)
         words = normalise(part)
         before = self.words[first_word:] if first_word else self.words
         same = common_prefix(before, words)
@@ -39,6 +46,20 @@ class GrowingText:
         if len(part) > LONG_TEXT:
             self._cut(part)
         return first_word + same, new
+
+    def _change_plain(self, kept: int, added: str) -> tuple[int, list[str]]:
+        """The same of a plain text: nothing before the last space that is kept depends on what follows it."""
+        text = self._parts[0]
+        cut = text.rfind(" ", 0, kept) + 1
+        before, words = normalise(text[cut:]), normalise(text[cut:kept] + added)
+        text = self._parts[0] = text[:kept] + added
+        first = len(self.words) - len(before)
+        same = common_prefix(before, words)
+        new = words[same:]
+        self.words[first + same :] = new
+        if len(text) > LONG_TEXT:
+            self._cut(text)
+        return first + same, new
 
     def _cut(self, part: str) -> None:
         """Close the part as late as its words allow, and open the next."""

@@ -66,9 +66,14 @@ _LETTERS = str.maketrans({chr(code): " " for code in range(128) if not chr(code)
 _LETTERS[ord("`")] = "'"
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text is of ASCII and holds nothing that is spelled out or left out: its words end at each space."""
+    return text.isascii() and not _SPELLED.search(text)
+
+
 def normalise(text: str) -> list[str]:
     """Return the words of `text` in the spelling in which references and hypotheses are compared; never raises."""
-    if text.isascii() and not _SPELLED.search(text):
+    if is_plain(text):
         letters = text.lower().translate(_LETTERS)
         return _WORD.findall(letters) if "'" in letters else letters.split()
     text = _fold(text)

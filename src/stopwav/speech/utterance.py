@@ -18,7 +18,7 @@ from stopwav.speech.text import normalise
 LONGEST_S = 4 * 3600.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Word:
     """One spoken word and when it is spoken, in seconds from the start of its utterance."""
 
@@ -27,7 +27,7 @@ class Word:
     end_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Utterance:
     """One utterance: its audio file, its transcript (None where it has none), and its words with their times.
 

@@ -51,11 +51,6 @@ class Replicates:
 
 def design_of(n: int, clusters: Labels, rounds: Labels | None, sizes: NDArray[np.int64] | None = None) -> Design:
     """Return the design of `n` values; fewer rounds than can be drawn count as one."""
-    if sizes is not None:
-        own = sizes > 0
-        # A group without a value is not there.
-        clusters, rounds = np.asarray(clusters)[own], None if rounds is None else np.asarray(rounds)[own]
-        sizes = sizes[own]
     groups = n if sizes is None else sizes.size
     cluster, cluster_count = _codes(clusters)
     by_round, round_count = (np.zeros(groups, dtype=np.intp), 1) if rounds is None else _codes(rounds)

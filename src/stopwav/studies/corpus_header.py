@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from stopwav.errors import Caution
+from stopwav.json_rows import JsonRows, json_rows
 from stopwav.piece import Piece
-from stopwav.record import NO_TRANSCRIPT, Header
+from stopwav.record import NO_TRANSCRIPT, UTTERANCES, Header
 from stopwav.speech.corpus import Corpus, Utterance, Word
-from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, header_fields
+from stopwav.studies.stored_fields import Bytes, Seconds, StoredFields, StoredList, WrongValue, brief, header_fields
 
 
 class StoredUtterance(StoredFields):
@@ -48,7 +49,6 @@ class StoredCorpus(StoredFields):
     digest: str = ""
     problems: StoredList[StoredProblem] = Field(default=[])
     cautions: StoredList[StoredWarning] = Field(default=[])
-    utterances: StoredList[StoredUtterance] = Field(default=[])
 
 
 class StoredMachine(StoredFields):
@@ -70,10 +70,14 @@ def check_header(header: Header) -> None:
     for warning in header.warnings:
         header_fields(StoredWarning, warning, "warnings")
     header_fields(StoredMachine, header.machine, "machine")
-    corpus = header_fields(StoredCorpus, header.corpus, "corpus")
+    header_fields(StoredCorpus, header.corpus, "corpus")
+    utterances = header.corpus.get("utterances", [])
+    if not isinstance(utterances, (list, JsonRows)):
+        raise WrongValue(f"corpus of the header: utterances is {brief(utterances)}: expected a list")
     seen: set[str] = set()
-    for number, utterance in enumerate(corpus.utterances):
+    for number, fields in enumerate(utterances):
         where = f"corpus of the header: utterances.{number}"
+        utterance = header_fields(StoredUtterance, fields, "corpus", f"utterances.{number}.")
         if utterance.id in seen:
             raise WrongValue(f"{where}.id is {utterance.id!r:.60}, which stands there twice")
         seen.add(utterance.id)
@@ -101,12 +105,12 @@ def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance]) -> dict[str,
         "digest": corpus.digest,
         "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
         "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
-        "utterances": [_utterance_to_json(utterance) for utterance in utterances],
+        UTTERANCES: json_rows(map(utterance_to_json, utterances)),
     }
 
 
-def _utterance_to_json(utterance: Utterance) -> dict[str, Any]:
-    """The utterance as the header of a run holds it."""
+def utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+    """Return the utterance as the header of a run holds it."""
     return {
         "id": utterance.id,
         "path": str(utterance.path),

@@ -8,7 +8,8 @@ from statistics import median
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record
 from stopwav.studies.comparable import Comparable, ComparableItem, Errors, NoValue, RoundMetric, Values
-from stopwav.studies.compare.pieces import EngineData, Sample, read_engines
+from stopwav.studies.compare.pieces import EngineData, read_engines
+from stopwav.studies.compare.samples import Sample
 from stopwav.studies.corpus_header import engine_names
 
 WER, CER = "wer", "cer"

@@ -10,7 +10,8 @@ from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.budget import Budget
 from stopwav.studies.compare.passes import engine_worker
-from stopwav.studies.compare.pieces import inputs_of, length_place
+from stopwav.studies.compare.pieces import length_place
+from stopwav.studies.compare.samples import inputs_of
 from stopwav.studies.compare.spec import CompareSpec, plan_of
 from stopwav.studies.compare.turns import EnginesDoNotFit, Group, take_input, take_length, warm_group
 from stopwav.studies.piece_kinds import first_missing
@@ -113,6 +114,7 @@ class EngineRounds:
     def _take_inputs(self, group: Group, work: Work, inputs: Sequence[Utterance], end_s: float) -> int:
         """Transcribe inputs, the engines alternating at each, until the time is over; return how many."""
         begin_s = self.budget.spent_s
+        done = {key[3] for key in self.record.keys if key[0] == "sample"}
         for worker in group.workers.values():
             worker.max_deaths = MAX_DEATHS
         for number, place in enumerate(work.places):
@@ -123,8 +125,8 @@ class EngineRounds:
             if not take_input(group, inputs[place], place, number):
                 return number
             self._show(f"round {group.index + 1}, input {number + 1}")
-            done = len({key[3] for key in self.record.keys if key[0] == "sample"})
-            self._report("samples", done, self.spec.samples)
+            done.add(place)
+            self._report("samples", len(done), self.spec.samples)
         return len(work.places)
 
     def _report(self, task: str, done: int, total: int) -> None:

@@ -25,8 +25,9 @@ from stopwav.studies.compare.energy import (
 )
 from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
-from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure
+from stopwav.studies.compare.pieces import EngineData, load_failure
 from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_run, rounds_of
+from stopwav.studies.compare.samples import Sample, inputs_of
 from stopwav.studies.corpus_header import failed_utterances, header_warnings
 from stopwav.studies.definition import ERROR_RATES
 from stopwav.studies.growth import Axis, coefficients, held_out

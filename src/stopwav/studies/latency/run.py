@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from stopwav.measure.rounds import alternating_order
 from stopwav.record import Header, Record
+from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import SWEEP_SHARE, Budget, is_finished, open_budget, store_spent
-from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names, utterance_from_json
+from stopwav.studies.corpus_header import corpus_to_json, duration_s, engine_names
 from stopwav.studies.digests import audio_digests, engine_digests
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.opening import Opening
@@ -21,6 +23,7 @@ from stopwav.studies.latency.streams import BudgetSpentError, EngineRound, Opene
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
+from stopwav.studies.utterance_table import UtteranceTable
 
 
 @study_function(LatencySpec, "engines")
@@ -90,18 +93,20 @@ def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
 def _run_plan(spec: LatencySpec, record: Record, budget: Budget, opened: Mapping[str, OpenedEngine]) -> None:
     """Stream what is not in the record yet, in every round of a fixed plan."""
     assert spec.rounds is not None
-    names = engine_names(spec.engines)
+    names, utterances = engine_names(spec.engines), UtteranceTable(record.header.corpus["utterances"])
+    longest = max(utterances, key=duration_s)
     for index in range(spec.rounds):
-        _Round(spec, record, budget, index, names, opened if index == 0 else {}).take()
+        _Round(spec, record, budget, index, names, opened if index == 0 else {}).take(utterances, longest)
 
 
 def _run_budget(spec: LatencySpec, record: Record, budget: Budget, opened: Mapping[str, OpenedEngine]) -> None:
     """Stream all utterances once, and then again and again for what is open, as long as there is time."""
-    schedule = LatencySchedule(spec, record, budget)
+    schedule, utterances = LatencySchedule(spec, record, budget), UtteranceTable(record.header.corpus["utterances"])
+    longest = max(utterances, key=duration_s)
     while (names := schedule.next_engines()) and budget.left_s:
         round_ = _Round(spec, record, budget, schedule.index, names, opened if schedule.index == 0 else {})
         try:
-            round_.take()
+            round_.take(utterances, longest)
         except BudgetSpentError:
             break
         finally:
@@ -132,10 +137,8 @@ class _Round:
         """The seconds that each engine took."""
         return {engine.name: engine.seconds for engine in self._engines}
 
-    def take(self) -> None:
-        """Stream what is not in the record yet, and measure memory."""
-        utterances = [utterance_from_json(fields) for fields in self._record.header.corpus["utterances"]]
-        longest = max(utterances, key=duration_s)
+    def take(self, utterances: UtteranceTable, longest: Utterance) -> None:
+        """Stream what is not in the record yet, and measure memory with the longest utterance."""
         done, total = 0, len(self._engines) * (len(utterances) + 1)
         fixed = self._spec.rounds
         # The bar of a fixed plan is that of the whole run.
@@ -143,8 +146,9 @@ class _Round:
         task = "streaming" if fixed is not None else "first sweep" if self._index == 0 else f"round {self._index + 1}"
         try:
             size = self._spec.streams
-            groups = [utterances[start : start + size] for start in range(0, len(utterances), size)]
-            for turn, group in enumerate([*groups, []]):
+            # The last group is empty: it stands for memory.
+            for turn in range(math.ceil(len(utterances) / size) + 1):
+                group = utterances[turn * size : (turn + 1) * size]
                 order = alternating_order(len(self._engines), turn + self._index if group else 0)
                 for engine in (self._engines[position] for position in order):
                     if group:

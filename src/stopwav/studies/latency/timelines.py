@@ -94,7 +94,7 @@ def _slowest_first(tables: Mapping[str, StreamTable]) -> list[str]:
         for position, latency_s in zip(
             table.utterance[streams].tolist(), words.latency_s[words.shown][order].tolist(), strict=True
         ):
-            name = table.utterances[position].id
+            name = table.utterances.ids[position]
             slowest[name] = max(latency_s, slowest.get(name, latency_s))
     return sorted(slowest, key=lambda name: (-slowest[name], name))
 

@@ -19,7 +19,7 @@ from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.latency.results import engine_pieces, is_untrained
 from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.latency.timelines import short, timelines
-from stopwav.studies.stream_table import Chunks, StreamTable, Words
+from stopwav.studies.stream_table import StreamTable, Words
 from stopwav.studies.study import StudyRun
 
 # Bars of a histogram: narrower than a P50 mark's label, wide enough that 100 chunks still show a shape.
@@ -53,28 +53,21 @@ def latency_view(run: StudyRun) -> dict[str, Any]:
 def _distributions(tables: Mapping[str, StreamTable]) -> list[dict[str, Any]]:
     """One entry per quantity and engine, the quantities in the order in which they occur in a chunk."""
     # What a server does with chunks is not known.
-    samples = {name: _chunk_samples(table.chunks) for name, table in tables.items() if table.network_s is None}
+    samples = {
+        name: dict(table.chunks.quantities())
+        for name, table in tables.items()
+        if table.network_s is None and table.chunks.audio_sizes.any()
+    }
     entries = []
     for quantity in dict.fromkeys(quantity for by_quantity in samples.values() for quantity in by_quantity):
-        values = {name: by_quantity[quantity] for name, by_quantity in samples.items() if quantity in by_quantity}
+        # Milliseconds of every chunk with audio.
+        values = {
+            name: 1e3 * by_quantity[quantity]() for name, by_quantity in samples.items() if quantity in by_quantity
+        }
         if any(np.any(array > FLOOR_MS) for array in values.values()):
             edges = _edges(values.values())
             entries += [{"quantity": quantity, "engine": name, **_spread(a, edges)} for name, a in values.items()]
     return entries
-
-
-def _chunk_samples(chunks: Chunks) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds of every chunk with audio, by quantity: latency, queue, compute, then the stages."""
-    chosen = chunks.with_audio
-    if not chosen.any():
-        return {}
-    times_s = {
-        "chunk_lag": chunks.done_s - chunks.due_s,
-        "queue": chunks.start_s - chunks.due_s,
-        "service": chunks.done_s - chunks.start_s,
-        **chunks.stages,
-    }
-    return {name: 1e3 * seconds[chosen] for name, seconds in times_s.items()}
 
 
 def _edges(samples: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -112,7 +105,7 @@ def _waterfall(name: str, words: Words) -> list[dict[str, Any]]:
     count = int(np.count_nonzero(words.shown))
     if not count:
         return []
-    means = {part: 1e3 * float(words.parts[part].sum()) / count for part in WATERFALL}
+    means = {part: 1e3 * float(words.parts[part].shown.sum()) / count for part in WATERFALL}
     return [{"engine": name, "part": part, "mean_ms": short(mean), "n": count} for part, mean in means.items()]
 
 
