@@ -193,6 +193,6 @@ def test_a_meter_log_that_an_edited_run_names_is_no_hang(log: str, odd_folder: P
 
 @pytest.mark.timeout(60)
 def test_a_run_is_resumed_in_a_folder_with_odd_files(odd_folder: Path) -> None:
-    from stopwav.record import paths_in
+    from stopwav.run_paths import paths_in
 
     assert len(paths_in(odd_folder, "latency")) == 3

@@ -24,7 +24,8 @@ ALLOWED = {
     "servers": {"speech", "engines", "measure.process"},
     "json_rows": set(),
     "piece": {"json_rows"},
-    "record": {"piece", "json_rows", "stats"},
+    "run_paths": set(),
+    "record": {"piece", "json_rows", "run_paths", "stats"},
     "report": {"record", "stats"},
     # What users call in their own code, as `cli` is what they call in a shell: it measures, and has it printed.
     "profiling": {"stats", "measure", "report"},
@@ -39,6 +40,7 @@ ALLOWED = {
         "piece",
         "json_rows",
         "record",
+        "run_paths",
         "profiling",
         "report",
         "cli",

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from stopwav.errors import StopwavError
 from stopwav.piece import Piece
-from stopwav.record import Header, Record, new_path, now, paths_in
+from stopwav.record import Header, Record, now
+from stopwav.run_paths import new_path, paths_in
 
 
 def header(**spec: object) -> Header:

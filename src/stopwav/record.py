@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from pydantic import BaseModel
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.json_rows import JsonRows, cut_out, parse_json, put_in, to_line
 from stopwav.piece import LinePlace, Piece, parse_envelope, piece_at
+from stopwav.run_paths import check_file
 from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
@@ -237,43 +237,6 @@ class Record:
 def now() -> str:
     """Return the current time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def new_path(folder: Path, study: str) -> Path:
-    """Return a path in a folder for a new run, named by study and time, that does not exist yet."""
-    stem = f"{study}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    candidates = (folder / f"{stem}{suffix}.jsonl" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
-    return next(path for path in candidates if not os.path.exists(path))
-
-
-def paths_in(folder: Path, study: str) -> list[Path]:
-    """Return the files in a folder that are named like runs of the study, newest first; pipes and the like are none."""
-    times_s = {path: _modified_s(path) for path in folder.glob(f"{study}-*.jsonl")}
-    files = [(time_s, path) for path, time_s in times_s.items() if time_s is not None]
-    return [path for _, path in sorted(files, reverse=True)]
-
-
-def _modified_s(path: Path) -> float | None:
-    """When a file was last written to; None for what is no file, or is gone, as behind a link that leads nowhere."""
-    try:
-        described = path.stat()
-    except OSError:
-        return None
-    return described.st_mtime if stat.S_ISREG(described.st_mode) else None
-
-
-def check_file(path: Path) -> None:
-    """Raise for what is no regular file: a pipe would be waited for, and a device read without end."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StopwavError(f"cannot read the run file {path}: {reason}") from error
-    if not stat.S_ISREG(mode):
-        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        raise StopwavError(
-            f"cannot read the run file {path}: it is {kinds.get(stat.S_IFMT(mode), 'a device')}; name a run file"
-        )
 
 
 def read_header(path: Path) -> Header:

@@ -18,8 +18,12 @@ SPACE = st.sampled_from([" ", " ", " ", "", "\t", "\u3000"])
 CHANGE = st.tuples(st.floats(0, 1), st.lists(st.tuples(TOKEN, SPACE).map("".join), max_size=4).map("".join))
 
 
-@given(st.lists(CHANGE, max_size=20))
-@settings(max_examples=300)
+# Texts of which all is plain, cut anywhere: they are taken apart at their spaces.
+PLAIN = st.tuples(st.floats(0, 1), st.text("ab'`,- \t", max_size=8))
+
+
+@given(st.one_of(st.lists(CHANGE, max_size=20), st.lists(PLAIN, max_size=20), st.lists(CHANGE | PLAIN, max_size=20)))
+@settings(max_examples=500)
 def test_words_are_those_of_the_whole_text(changes: list[tuple[float, str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growing_text, "LONG_TEXT", 15)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Record, paths_in, read_first_pieces, read_header
+from stopwav.record import Header, Record, read_first_pieces, read_header
+from stopwav.run_paths import paths_in
 from stopwav.speech.corpus import Corpus
 from stopwav.studies.corpus_header import duration_s
 from stopwav.studies.spec import StudySpec

@@ -11,7 +11,6 @@ from typing import Any
 from stopwav.report.document import Block, Cell, Column, Detail, Note, Row, Section, Table
 from stopwav.report.text import DASH, counted
 from stopwav.speech.text import normalise
-from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 
 # A page of many thousand texts opens slowly; `--print-texts` prints all of them.
@@ -20,18 +19,20 @@ MOST_ON_PAGE = 500
 LONGEST_ON_PAGE, WHOLE = 4000, 10_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of an engine at an utterance: the text with its errors where they are known, or how it failed."""
 
-    utterance: Utterance
+    # The utterance by its id, and its transcript.
+    utterance: str
+    reference: str | None
     text: str | None
     failure: str = ""
     errors: ErrorCount | None = None
     characters: CharacterErrorCount | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RecognisedText:
     """A text of an engine for an utterance, and in how many of how many attempts it was the same.
 
@@ -71,13 +72,13 @@ def recognised_texts(name: str, attempts: Iterable[Attempt], *, untrained: bool)
     """Return the texts of one engine by utterance, equal ones once, in the order in which they came."""
     by_utterance: dict[str, list[Attempt]] = {}
     for attempt in attempts:
-        by_utterance.setdefault(attempt.utterance.id, []).append(attempt)
+        by_utterance.setdefault(attempt.utterance, []).append(attempt)
     texts = []
     for key in sorted(by_utterance):
         own = by_utterance[key]
         times = Counter((attempt.text, attempt.failure) for attempt in own)
         for attempt in {(attempt.text, attempt.failure): attempt for attempt in own}.values():
-            reference, text = attempt.utterance.text, attempt.text
+            reference, text = attempt.reference, attempt.text
             counts: tuple[Any, Any] = (None, None)
             if reference is not None and text is not None and not untrained:
                 counts = _counts(attempt, reference, text)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stopwav.errors import StopwavError
-from stopwav.record import Header, Record, new_path, paths_in, read_header
+from stopwav.record import Header, Record, read_header
+from stopwav.run_paths import new_path, paths_in
 from stopwav.studies.budget import BudgetedSpec, budget_text, is_finished
 from stopwav.studies.digests import changed_file, missing_file
 from stopwav.studies.run_folder import closed_reason

@@ -53,13 +53,16 @@ def compare_results(record: Record) -> list[Result]:
 def compare_texts(run: StudyRun) -> list[RecognisedText]:
     """Return the text of every sample."""
     data: RunData = run.view["data"]
-    utterances = {utterance.id: utterance for utterance in inputs_of(run.record)}
+    references = {utterance.id: utterance.text for utterance in inputs_of(run.record)}
     texts = []
     for engine in data.engines:
         failed = (piece for piece in engine.failed if piece.key[0] == "sample")
         attempts = [
-            *(Attempt(sample.utterance, sample.text) for sample in engine.samples),
-            *(Attempt(utterances[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
+            *(
+                Attempt(sample.utterance.id, sample.utterance.text, sample.text, "", sample.errors, sample.characters)
+                for sample in engine.samples
+            ),
+            *(Attempt(p.data["id"], references[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
         ]
         texts += recognised_texts(engine.name, attempts, untrained=engine.untrained)
     return texts

@@ -8,7 +8,8 @@ from typing import Any
 
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.rounds import Measurement, Round
-from stopwav.record import Header, Record, Result, paths_in, read_header
+from stopwav.record import Header, Record, Result, read_header
+from stopwav.run_paths import paths_in
 from stopwav.stats import FEWEST_POINTS, Estimate, GrowthFit, fit_growth, summarise_rounds
 from stopwav.stats.estimate import inverse, scaled
 from stopwav.studies.audio_input import NOISE

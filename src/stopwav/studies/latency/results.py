@@ -11,7 +11,7 @@ from stopwav.piece import Piece
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
 from stopwav.stats import Estimate, nearest_rank
 from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
-from stopwav.studies.corpus_header import failed_utterances, header_warnings, utterance_from_json
+from stopwav.studies.corpus_header import failed_utterances, header_warnings
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
 from stopwav.studies.latency.stream_table import stream_tables
@@ -47,21 +47,20 @@ def latency_results(record: Record) -> list[Result]:
 def latency_texts(run: StudyRun) -> list[RecognisedText]:
     """Return the final text of every stream."""
     record = run.record
-    utterances = {fields["id"]: utterance_from_json(fields) for fields in record.header.corpus["utterances"]}
+    references = {fields["id"]: fields["text"] for fields in record.header.corpus["utterances"]}
     texts = []
     for name, table in stream_tables(record).items():
-        pieces = engine_pieces(record, name)
-        completed = iter(table.texts)
-        attempts = []
+        pieces, completed, attempts = engine_pieces(record, name), iter(table.texts), []
         for piece in pieces:
-            if piece.key[0] != "stream":
+            if piece.parts[0] != "stream":
                 continue
-            utterance = utterances[str(piece.key[3])]
+            utterance = str(piece.parts[3])
+            spoken = utterance, references[utterance]
             if piece.status == "ok":
                 said = next(completed)
-                attempts.append(Attempt(utterance, said.text, errors=said.errors, characters=said.characters))
+                attempts.append(Attempt(*spoken, said.text, errors=said.errors, characters=said.characters))
             else:
-                attempts.append(Attempt(utterance, None, f"{piece.status}: {piece.message}"))
+                attempts.append(Attempt(*spoken, None, f"{piece.status}: {piece.message}"))
         texts += recognised_texts(name, attempts, untrained=is_untrained(pieces))
     return texts
 

@@ -10,7 +10,8 @@ from stopwav.measure.process import Outcome, describe_error, is_out_of_memory
 from stopwav.measure.training_step import TrainingJob
 from stopwav.piece import Piece
 from stopwav.profiling.schedule import parse_schedule
-from stopwav.record import Record, new_path
+from stopwav.record import Record
+from stopwav.run_paths import new_path
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.spec import make_header
 from stopwav.studies.step.spec import STEPS, StepSpec
