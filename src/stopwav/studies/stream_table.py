@@ -6,7 +6,7 @@ do, and a metric over all of them takes a moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,9 @@ from stopwav.studies.stream_facts import StreamFacts, TextFacts
 from stopwav.studies.utterance_table import UtteranceTable
 
 Flags = NDArray[np.bool_]
+
+# Streams whose words are counted or added up at a time.
+_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,20 +69,42 @@ class Words:
     @property
     def latency_s(self) -> Floats:
         """From the end of each word to its first correct appearance."""
-        return self.shown_s - self.end_s
+        return self._from_end(self.shown_s)
 
     @property
     def committed_s(self) -> Floats:
         """From the end of each word to the moment after which it never changed."""
-        return self.stable_s - self.end_s
+        return self._from_end(self.stable_s)
+
+    def _from_end(self, moments_s: Floats) -> Floats:
+        end_s = self.end_s
+        return np.subtract(moments_s, end_s, out=end_s)
 
     def count(self, chosen: Flags) -> Integers:
         """Return how many of the chosen words each stream has."""
-        return np.bincount(self.stream[chosen], minlength=self.sizes.size)
+        counts = [np.bincount(streams[own], minlength=size) for streams, own, size in self._blocks(chosen)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *counts])
 
     def sum_by_stream(self, values: Floats, chosen: Flags) -> Floats:
         """Return the sum of the values of the chosen words of each stream."""
-        return np.bincount(self.stream[chosen], values, self.sizes.size).astype(float)
+        sums, first = [np.zeros(0)], 0
+        for streams, own, size in self._blocks(chosen):
+            count = int(np.count_nonzero(own))
+            sums.append(np.bincount(streams[own], values[first : first + count], size).astype(float))
+            first += count
+        return np.concatenate(sums)
+
+    def _blocks(self, chosen: Flags) -> Iterator[tuple[Integers, Flags, int]]:
+        """Yield some streams at a time: the stream of each of their words, which words are chosen, and their number.
+
+        The streams of all words of a corpus take as much memory as a metric of them.
+        """
+        first = 0
+        for start in range(0, self.sizes.size, _AT_ONCE):
+            sizes = self.sizes[start : start + _AT_ONCE]
+            streams = np.repeat(np.arange(sizes.size), sizes)
+            yield streams, chosen[first : first + streams.size], sizes.size
+            first += streams.size
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,9 @@ from stopwav.speech.normaliser import STOPWAV, Normaliser, stored_normaliser
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.corpus_header import utterance_from_json, utterance_to_json
 
+# Streams whose words are looked up at a time.
+_AT_ONCE = 4096
+
 
 class UtteranceTable(Sequence[Utterance]):
     """The utterances that the header of a run holds, in its order."""
@@ -81,6 +84,13 @@ class UtteranceTable(Sequence[Utterance]):
     def ends_of(self, positions: Integers) -> Floats:
         """Return the ends of the words of these utterances, one utterance after the other."""
         counts = self.word_counts[positions]
-        before = np.cumsum(counts) - counts
-        places: Integers = np.arange(int(counts.sum())) + np.repeat(self.first_words[positions] - before, counts)
-        return self.word_end_s[places]
+        ends_s, first = np.empty(int(counts.sum())), 0
+        # Some at a time: the places of all words of a corpus take several times as much memory as their ends.
+        for start in range(0, counts.size, _AT_ONCE):
+            block = slice(start, start + _AT_ONCE)
+            before = np.cumsum(counts[block]) - counts[block]
+            places = np.repeat(self.first_words[positions[block]] - before, counts[block])
+            places += np.arange(places.size)
+            ends_s[first : first + places.size] = self.word_end_s[places]
+            first += places.size
+        return ends_s

@@ -82,10 +82,12 @@ def _sorted_ms(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 def _edges(samples: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The edges of bins that are equally wide on a logarithmic axis, the same for all engines."""
     positive = [ordered[np.searchsorted(ordered, FLOOR_MS, side="right") :] for ordered in samples]
-    pooled = positive[0] if len(positive) == 1 else np.concatenate(positive)
     # The quickest thousandth would stretch the axis by decades for the sake of a few events.
-    low = 10 ** (math.floor(4 * math.log10(nearest_rank(pooled, 0.001))) / 4)
-    high = 10 ** (math.ceil(4 * math.log10(float(pooled.max()) * 1.0001)) / 4)
+    place = rank(0.001, sum(ordered.size for ordered in positive))
+    quickest = np.sort(np.concatenate([ordered[:place] for ordered in positive]))[place - 1]
+    longest = max(float(ordered[-1]) for ordered in positive if ordered.size)
+    low = 10 ** (math.floor(4 * math.log10(quickest)) / 4)
+    high = 10 ** (math.ceil(4 * math.log10(longest * 1.0001)) / 4)
     return np.geomspace(low, high, BINS + 1)
 
 
