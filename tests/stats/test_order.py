@@ -15,6 +15,7 @@ SAMPLES = {
     "few values": RANDOM.integers(0, 3, COUNT).astype(float),
     "all equal": np.full(COUNT, 0.1),
     "rising": np.arange(COUNT, dtype=float),
+    "mostly ones": np.where(RANDOM.random(COUNT) < 0.9, 1.0, RANDOM.random(COUNT)),
     "one far away": np.append(np.zeros(COUNT - 1), 1e300),
 }
 
@@ -25,6 +26,7 @@ def large_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "LARGE", 100)
     monkeypatch.setattr(order, "_SAMPLE", 256)
     monkeypatch.setattr(order, "_MARGIN", 48)
+    monkeypatch.setattr(order, "_BLOCK", 300)
 
 
 @pytest.mark.parametrize("values", SAMPLES.values(), ids=SAMPLES)

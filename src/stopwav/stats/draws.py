@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 REPLICATES = 1000  # the ends of a 95 % interval then rest on 25 replicates each
 BLOCK = 2_000_000  # draws in memory at a time: about 32 MB
-MANY_CLUSTERS = 20_000  # the draws of more take more than 20 MB, and those of one design are kept
+MOST_KEPT = 120_000  # clusters whose draws are kept, of one design or several: 120 MB
 
 
 @dataclass(frozen=True)
@@ -21,9 +20,19 @@ class Draws:
     rounds: NDArray[np.float64]
 
 
+# By seed, clusters and rounds. The metrics of a run have few designs, and to draw takes as long as all the rest.
+_DRAWN: dict[tuple[int, int, int], Draws] = {}
+
+
 def times_drawn(seed: int, clusters: int, rounds: int) -> Draws:
     """Return the draws of all replicates, each of as many units as there are."""
-    return (_few_designs if clusters <= MANY_CLUSTERS else _one_design)(seed, clusters, rounds)
+    key = (seed, clusters, rounds)
+    if key not in _DRAWN:
+        # Room is made first.
+        while _DRAWN and clusters + sum(kept for _, kept, _ in _DRAWN) > MOST_KEPT:
+            del _DRAWN[next(iter(_DRAWN))]
+        _DRAWN[key] = _draw(*key)
+    return _DRAWN[key]
 
 
 def _draw(seed: int, clusters: int, rounds: int) -> Draws:
@@ -36,10 +45,6 @@ def _draw(seed: int, clusters: int, rounds: int) -> Draws:
         by_cluster[start : start + count] = _count_draws(for_clusters, count, clusters)
         by_round[start : start + count] = _count_draws(for_rounds, count, rounds)
     return Draws(by_cluster, by_round)
-
-
-# The metrics of a run have few designs, and large ones take as long to draw as all the rest.
-_few_designs, _one_design = lru_cache(maxsize=3)(_draw), lru_cache(maxsize=1)(_draw)
 
 
 def _count_draws(generator: np.random.Generator, replicates: int, units: int) -> NDArray[np.intp]:

@@ -6,22 +6,20 @@ made from its blocks when it is asked for.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stopwav.speech.events import Floats, Integers
+from stopwav.studies.column_file import ColumnFile, StoredColumn, read_column
 
 # Run files hold times in whole nanoseconds.
 _PER_S = 1e9
 _MOST = 2**31
-_NUMBER_BYTES = 4
 
 
 class Times(NamedTuple):
@@ -32,38 +30,6 @@ class Times(NamedTuple):
     done_s: Floats
 
 
-class ColumnFile:
-    """A temporary file without a name, which is gone with the process, for columns that would fill the memory."""
-
-    def __init__(self) -> None:
-        self._file = TemporaryFile(buffering=0)  # noqa: SIM115 (open as long as its columns are needed)
-
-    def put(self, numbers: NDArray[np.int32]) -> StoredColumn | None:
-        """Write a column, and return where it is; None where the disk has no room for it."""
-        start_bytes = self._file.tell()
-        try:
-            written_bytes = self._file.write(numbers.tobytes())
-        except OSError:
-            return None
-        return StoredColumn(self, start_bytes, numbers.size) if written_bytes == numbers.nbytes else None
-
-    def read(self, start_bytes: int, length_bytes: int) -> bytes:
-        """Return some bytes of the file."""
-        return os.pread(self._file.fileno(), length_bytes, start_bytes)
-
-
-class StoredColumn(NamedTuple):
-    """Where whole numbers are in a file."""
-
-    file: ColumnFile
-    start_bytes: int
-    size: int
-
-    def numbers(self) -> NDArray[np.int32]:
-        """Return the numbers."""
-        return np.frombuffer(self.file.read(self.start_bytes, _NUMBER_BYTES * self.size), dtype=np.int32)
-
-
 @dataclass(frozen=True, eq=False)
 class Whole:
     """Whole numbers in four bytes: all of them, or where most are the same only the others, with their places."""
@@ -71,11 +37,11 @@ class Whole:
     size: int
     usual: int
     places: NDArray[np.int32] | None
-    others: NDArray[np.int32] | StoredColumn
+    others: NDArray[np.int32] | StoredColumn[np.int32]
 
     def values(self) -> Integers:
         """Return all of them."""
-        others = self.others.numbers() if isinstance(self.others, StoredColumn) else self.others
+        others = read_column(self.others)
         if self.places is None:
             return others.astype(np.int64)
         values = np.full(self.size, self.usual, dtype=np.int64)
@@ -86,7 +52,7 @@ class Whole:
         """Return the same numbers, in a file if they are many."""
         if self.places is not None or isinstance(self.others, StoredColumn):
             return self
-        return replace(self, others=file.put(self.others) or self.others)
+        return replace(self, others=file.put(self.others))
 
 
 def whole(values: Floats) -> Whole | None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stopwav.speech.events import Floats, Integers
 from stopwav.studies.chunk_columns import Chunks
+from stopwav.studies.column_file import FloatColumn, joined_columns
 from stopwav.studies.stream_facts import StreamFacts, TextFacts
 from stopwav.studies.utterance_table import UtteranceTable
 
@@ -35,16 +36,29 @@ class PartSums:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """The reference words of all streams: their ends, when they were shown and when they were stable, NaN if never."""
+    """The reference words of all streams: their ends, when they were shown and when they were stable, NaN if never.
+
+    A value of each word of a corpus takes tens of megabytes: each is made when it is asked for.
+    """
 
     utterances: UtteranceTable
     # The utterance of each stream, and how many words it has.
     utterance: Integers
     sizes: Integers
-    shown_s: Floats
-    stable_s: Floats
+    shown_parts: Sequence[FloatColumn]
+    stable_parts: Sequence[FloatColumn]
     # The parts of their latency, by stream.
     parts: Mapping[str, PartSums]
+
+    @property
+    def shown_s(self) -> Floats:
+        """When each word was shown."""
+        return joined_columns(self.shown_parts)
+
+    @property
+    def stable_s(self) -> Floats:
+        """When each word was stable."""
+        return joined_columns(self.stable_parts)
 
     @property
     def end_s(self) -> Floats:
@@ -76,6 +90,11 @@ class Words:
         """From the end of each word to the moment after which it never changed."""
         return self._from_end(self.stable_s)
 
+    @property
+    def stabilisation_s(self) -> Floats:
+        """From the first correct appearance of each word to the moment after which it never changed."""
+        return self.stable_s - self.shown_s
+
     def _from_end(self, moments_s: Floats) -> Floats:
         end_s = self.end_s
         return np.subtract(moments_s, end_s, out=end_s)
@@ -86,12 +105,11 @@ class Words:
         return np.concatenate([np.zeros(0, dtype=np.int64), *counts])
 
     def sum_by_stream(self, values: Floats, chosen: Flags) -> Floats:
-        """Return the sum of the values of the chosen words of each stream."""
+        """Return the sum over the chosen words of each stream, from a value of each word."""
         sums, first = [np.zeros(0)], 0
         for streams, own, size in self._blocks(chosen):
-            count = int(np.count_nonzero(own))
-            sums.append(np.bincount(streams[own], values[first : first + count], size).astype(float))
-            first += count
+            sums.append(np.bincount(streams[own], values[first : first + own.size][own], size).astype(float))
+            first += own.size
         return np.concatenate(sums)
 
     def _blocks(self, chosen: Flags) -> Iterator[tuple[Integers, Flags, int]]:
@@ -142,7 +160,7 @@ class StreamTable:
 
     def without_words(self) -> StreamTable:
         """Return the table without words: those that random weights happened to write were not waited for."""
-        nothing, none = np.zeros(0), np.zeros(len(self))
+        none = np.zeros(len(self))
         parts = dict.fromkeys(self.words.parts, PartSums(none, none, 0.0))
         sizes = np.zeros(len(self), dtype=np.int64)
-        return replace(self, words=Words(self.utterances, self.utterance, sizes, nothing, nothing, parts))
+        return replace(self, words=Words(self.utterances, self.utterance, sizes, (), (), parts))

@@ -9,17 +9,17 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from stopwav.measure.memory import release_memory
 from stopwav.speech.events import Floats
 from stopwav.speech.stored_trace import TraceLists, check_form, check_texts
 from stopwav.speech.waterfall import WATERFALL
-from stopwav.studies.chunk_columns import Chunks, ColumnFile
+from stopwav.studies.chunk_columns import Chunks
+from stopwav.studies.column_file import ColumnFile
 from stopwav.studies.stream_facts import StreamFacts, TextFacts, text_facts
 from stopwav.studies.stream_table import PartSums, StreamTable, Words
 from stopwav.studies.trace_batch import BatchColumns, StreamFaultError, TraceBatch
 from stopwav.studies.utterance_table import UtteranceTable
 
-# Batches whose chunks are kept in memory: two million chunks, in some 40 MB.
+# Batches whose chunks and words are kept in memory: two million chunks, in some 40 MB.
 MOST_IN_MEMORY = 40
 # By a hash of utterance and texts. The rounds of an engine mostly have the same texts, and so do two runs of it; to
 # find out what texts say is most of the work.
@@ -41,7 +41,7 @@ class StreamTableBuilder:
     order: dict[str, None] = field(default_factory=dict)
     batch: TraceBatch | None = None
     batches: list[BatchColumns] = field(default_factory=list)
-    # That of the chunks of all further batches.
+    # That of the chunks and words of all further batches.
     file: ColumnFile | None = None
 
     def add(self, lists: TraceLists, position: int, index: int) -> None:
@@ -84,24 +84,21 @@ class StreamTableBuilder:
         self.order.update(dict.fromkeys(self.batch.stage_order(set(self.order))))
         if len(self.batches) >= MOST_IN_MEMORY:
             self.file = self.file or ColumnFile()
-            columns = columns._replace(chunks=columns.chunks.stored(self.file))
+            columns = columns.stored(self.file)
         self.batches.append(columns)
         self.batch = None
 
     def table(self) -> StreamTable:
         """Return the table of all streams; raise StreamFaultError for one that cannot have happened."""
         self._close_batch()
-        if self.file is not None:
-            # Between the columns is room in which the lines of the run were read.
-            release_memory()
         utterance, batches = np.array(self.utterance, dtype=np.int64), self.batches
         facts = np.concatenate([batch.facts for batch in batches] or [np.zeros((0, len(StreamFacts._fields)))])
         words = Words(
             self.utterances,
             utterance,
             self.utterances.word_counts[utterance],
-            _joined([batch.shown_s for batch in batches]),
-            _joined([batch.stable_s for batch in batches]),
+            tuple(batch.shown_s for batch in batches),
+            tuple(batch.stable_s for batch in batches),
             _joined_parts([batch.parts for batch in batches]),
         )
         return StreamTable(

@@ -16,6 +16,7 @@ from stopwav.speech.lagging import backlog_slopes, laggings
 from stopwav.speech.stored_trace import TraceLists, find_fault
 from stopwav.speech.waterfall import WATERFALL, remote_waterfalls, waterfalls
 from stopwav.studies.chunk_columns import ChunkBlock, Times, chunk_block
+from stopwav.studies.column_file import ColumnFile, FloatColumn, read_column
 from stopwav.studies.stream_facts import TextFacts, times_of_texts
 from stopwav.studies.stream_table import PartSums
 from stopwav.studies.utterance_table import UtteranceTable
@@ -40,9 +41,14 @@ class BatchColumns(NamedTuple):
     service_s: Floats
     facts: NDArray[np.float64]
     # When each reference word was shown and became stable, NaN if never.
-    shown_s: Floats
-    stable_s: Floats
+    shown_s: FloatColumn
+    stable_s: FloatColumn
     parts: Mapping[str, PartSums]
+
+    def stored(self, file: ColumnFile) -> BatchColumns:
+        """Return the same with its longest columns in a file."""
+        shown_s, stable_s = (file.put(read_column(column)) for column in (self.shown_s, self.stable_s))
+        return self._replace(chunks=self.chunks.stored(file), shown_s=shown_s, stable_s=stable_s)
 
 
 class _Places(NamedTuple):

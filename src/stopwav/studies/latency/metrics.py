@@ -130,13 +130,12 @@ def _word_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Delays of the reference words that were recognised, and the share of each cause, over streams with word times."""
     words, shown, stable = table.words, table.words.shown, table.words.stable
     shown_counts, stable_counts = words.count(shown), words.count(stable)
-    stabilisation_s = (words.stable_s - words.shown_s)[stable]
-    latency_s, committed_s = words.latency_s[shown], words.committed_s[stable]
-    metrics = _percentiles(table, "word_latency", latency_s, shown_counts, seed)
-    metrics |= _percentiles(table, "stabilisation", stabilisation_s, stable_counts, seed)
-    metrics |= _percentiles(table, "committed_latency", committed_s, stable_counts, seed)
-    sums_s = words.sum_by_stream(latency_s, shown)
-    whole = PartSums(sums_s, words.sum_by_stream(words.latency_s[stable], stable), float(latency_s.min(initial=np.inf)))
+    # One at a time: each value of all words of a corpus takes tens of megabytes.
+    metrics = _percentiles(table, "word_latency", words.latency_s[shown], shown_counts, seed)
+    metrics |= _percentiles(table, "stabilisation", words.stabilisation_s[stable], stable_counts, seed)
+    metrics |= _percentiles(table, "committed_latency", words.committed_s[stable], stable_counts, seed)
+    least = float(words.latency_s.min(initial=np.inf, where=shown))
+    whole = PartSums(words.sum_by_stream(words.latency_s, shown), words.sum_by_stream(words.latency_s, stable), least)
     means = {"word_latency_mean": whole, **{f"waterfall_{part}": words.parts[part] for part in WATERFALL}}
     metrics |= _word_means(table, means, shown_counts, seed)
     if table.network_s is not None and not np.isfinite(table.network_s).any():
@@ -148,9 +147,9 @@ def _word_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
         "queue": stable_sums["queue"],
         "computing": np.sum([stable_sums[part] for part in COMPUTING], axis=0),
         "server": np.sum([stable_sums[part] for part in REMOTE], axis=0),
-        "stabilisation": words.sum_by_stream(stabilisation_s, stable),
+        "stabilisation": words.sum_by_stream(words.stabilisation_s, stable),
     }
-    return metrics | _shares(table, shares, words.sum_by_stream(committed_s, stable), seed)
+    return metrics | _shares(table, shares, words.sum_by_stream(words.committed_s, stable), seed)
 
 
 def _word_means(table: StreamTable, sums: Mapping[str, PartSums], counts: Integers, seed: int) -> dict[str, Estimate]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 from stopwav.errors import StopwavError
+from stopwav.measure.memory import release_memory
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.events import Trace
@@ -17,6 +18,9 @@ from stopwav.studies.stream_table_builder import StreamTableBuilder
 from stopwav.studies.trace_batch import StreamFaultError
 from stopwav.studies.utterance_table import UtteranceTable
 
+# Reading so many streams leaves tens of megabytes of room between their columns, which would be kept.
+MANY_STREAMS = 20_000
+
 _TABLES: WeakKeyDictionary[Record, tuple[int, dict[str, StreamTable]]] = WeakKeyDictionary()
 
 
@@ -25,6 +29,8 @@ def stream_tables(record: Record) -> dict[str, StreamTable]:
     count, tables = _TABLES.get(record, (-1, {}))
     if count != len(record.pieces):
         tables = _read_tables(record)
+        if sum(map(len, tables.values())) > MANY_STREAMS:
+            release_memory()
         _TABLES[record] = (len(record.pieces), tables)
     return tables
 

@@ -144,8 +144,12 @@ def _positions(tables: Mapping[str, StreamTable]) -> dict[str, Any]:
 
 def _latencies(words: Words) -> NDArray[np.float64]:
     """Rows of (end of the word, its latency), in order of the former."""
-    rows = np.stack((words.end_s[words.shown], words.latency_s[words.shown]), axis=1)
-    return rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    shown = words.shown
+    # Complex numbers are sorted in their place, by their real parts first.
+    rows = np.empty(np.count_nonzero(shown), dtype=complex)
+    rows.real, rows.imag = words.end_s[shown], words.latency_s[shown]
+    rows.sort()
+    return rows.view(float).reshape(-1, 2)
 
 
 def _groups(name: str, words: NDArray[np.float64], step_s: float) -> list[dict[str, Any]]:
