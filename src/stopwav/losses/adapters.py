@@ -132,14 +132,18 @@ def nemo() -> LogitLoss:
 
 
 def speechbrain() -> LogitLoss:
-    """SpeechBrain's loss in Numba, from log-probabilities."""
+    """SpeechBrain's loss in Numba, from log-probabilities.
+
+    Its value is divided by the number of frames and its gradient is not: the value is multiplied by them here.
+    """
     try:
         from speechbrain.integrations.numba.transducer_loss import Transducer
     except ImportError:  # its place up to version 1.0
         from speechbrain.nnet.loss.transducer_loss import Transducer
 
     def loss(logits: Any, targets: Any, frame_lengths: Any, target_lengths: Any, blank: int) -> Any:
-        return Transducer.apply(logits, targets, frame_lengths, target_lengths, blank, "none")
+        losses = Transducer.apply(logits, targets, frame_lengths, target_lengths, blank, "none")
+        return losses + (losses * (frame_lengths - 1)).detach()
 
     return loss
 
