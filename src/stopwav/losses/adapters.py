@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.losses.implementation import BatchLoss, LogitLoss
 from stopwav.losses.joiner_batch import JoinerBatch
 
@@ -53,6 +54,8 @@ def k2() -> LogitLoss:
 
 def k2_pruned(range: int = 5) -> BatchLoss:
     """k2's simple and pruned loss, or fast_rnnt's; `range` symbols are kept in each frame."""
+    if not isinstance(range, int) or range < 2:
+        raise StopwavError(f"k2-pruned,range={range}: give a whole number from 2; recipes use 5")
     from stopwav.losses.k2_loss import K2PrunedLoss
 
     return K2PrunedLoss(range)

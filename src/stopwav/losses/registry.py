@@ -65,8 +65,8 @@ class MissingLoss(StopwavError):
 
 
 # Offsets of 32 bits (github.com/pytorch/audio/issues/4215). With more logits, on an H200, torchaudio returns a wrong
-# loss and optimized-transducer gradients off by a factor of thousands, both without an error; warp-rnnt and warp-transducer
-# die of an illegal access.
+# loss and optimized-transducer gradients off by a factor of thousands, both without an error; warp-rnnt and
+# warp-transducer die of an illegal access.
 _MAX_LOGITS = 2**31
 _INT32 = Needs(integers="int32", in_place_gradients=True)
 _CUDA = replace(_INT32, log_softmax="outside", devices=("cuda",), dtypes=("float32",))
