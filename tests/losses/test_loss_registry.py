@@ -75,7 +75,7 @@ def test_logits_of_an_unsupported_type_are_cast() -> None:
 def test_a_batch_with_more_logits_than_a_loss_supports_is_refused_before_they_are_computed() -> None:
     batch = make_joiner_batch((3, 2), (1, 1), vocab=5, dim=3)
     Implementation("own", "", Needs(max_logits=60), lambda logits, *_: logits).losses(batch)
-    with pytest.raises(StopwavError, match="own supports at most 59 logits and would die, .* a batch with 60"):
+    with pytest.raises(StopwavError, match=r"own supports at most 59 logits and would die, .* a batch with 60"):
         Implementation("own", "", Needs(max_logits=59), lambda *_: pytest.fail("called")).losses(batch)
 
 
