@@ -89,14 +89,20 @@ FEW_LOGITS = {
 
 
 def test_the_losses_that_refuse_many_logits() -> None:
-    limited = {listed.name: listed.needs.logits for listed in BUILT_IN if listed.needs.max_logits is not None}
-    assert limited == FEW_LOGITS
+    limits = {listed.name: listed.needs.max_logits for listed in BUILT_IN if listed.needs.max_logits is not None}
+    assert limits == {**dict.fromkeys(FEW_LOGITS, 2**31), "warp-rnnt-compact": 2**32}
+    assert {name: listed_needs(name).logits for name in FEW_LOGITS} == FEW_LOGITS
+
+
+def listed_needs(name: str) -> Needs:
+    [needs] = [listed.needs for listed in BUILT_IN if listed.name == name]
+    return needs
 
 
 @pytest.mark.parametrize("name", FEW_LOGITS)
 def test_offsets_of_32_bits_are_respected(name: str) -> None:
     """The logits of such batches would take 9 GB: the stand-in for the package is never called."""
-    [needs] = [listed.needs for listed in BUILT_IN if listed.name == name]
+    needs = listed_needs(name)
     implementation = Implementation(name, "", needs, lambda *_: pytest.fail("called"))
     full = make_joiner_batch((400,) * 112, (100,) * 112, vocab=500, dim=1)
     with pytest.raises(StopwavError, match=r"2,147,483,648 logits .* a batch with 2,262,400,000"):

@@ -144,7 +144,8 @@ BUILT_IN = (
         adapters.warp_rnnt_compact,
         ("warp_rnnt",),
         _WARP_RNNT,
-        replace(_CUDA, logits="packed"),
+        # Its offsets are unsigned.
+        replace(_CUDA, logits="packed", max_logits=2 * _MAX_LOGITS),
         "the same with compact=True",
     ),
     ListedLoss(
