@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ LEFT_OUT = ("torch",)
 RESERVED_BYTES = 2e9
 # Batches are tried until the smallest that failed is larger by this factor at most.
 CLOSE = 1.05
-MOST = 4096
+MOST = 1024
 TIME_LIMIT_S = 120.0
 
 
@@ -58,10 +59,9 @@ class Memory:
             return len(batch) * max(batch.frames)
         return batch.cells if self.needs.logits == "packed" else batch.padded_cells
 
-    def is_refused(self, batch: Batch) -> bool:
-        """Whether the loss supports fewer logits than the batch has."""
-        limit = self.needs.max_logits
-        return limit is not None and self._size(batch) * VOCAB > limit
+    def logits(self, batch: Batch) -> int:
+        """The logits that the loss holds for a batch."""
+        return VOCAB * self._size(batch)
 
 
 class Tries:
@@ -90,16 +90,19 @@ class Tries:
             self._process = None
 
 
-def largest(memory: Memory, tries: Tries, batch_of: Callable[[int], Batch], free_bytes: float, most: int) -> str:
-    """The largest batch that completed, and how the smallest that did not ended."""
-    sizes = range(1, most + 1)
-    allowed = next((size - 1 for size in sizes if memory.is_refused(batch_of(size))), most)
-    predicted = next((size - 1 for size in sizes if memory.predicted_bytes(batch_of(size)) > free_bytes), most)
-    size, fits, fails, why = min(allowed, max(1, predicted)), 0, allowed + 1, "refused: over 2³¹ logits"
-    if allowed == most:
-        why = "not tried"
+def largest(memory: Memory, tries: Tries, utterances: Batch, free_bytes: float) -> str:
+    """The largest batch of the first of these utterances that completed, and how the smallest that did not ended."""
+    most = len(utterances)
+
+    def most_within(limit: float, size_of: Callable[[Batch], float]) -> int:
+        return bisect_right(range(1, most + 1), limit, key=lambda size: size_of(_first(utterances, size)))
+
+    limit = memory.needs.max_logits
+    allowed = most if limit is None else most_within(limit, memory.logits)
+    size = min(allowed, max(1, most_within(free_bytes, memory.predicted_bytes)))
+    fits, fails, why = 0, allowed + 1, "not tried" if allowed == most else "refused: too many logits"
     while fits < size < fails and not (fits and fails <= CLOSE * fits):
-        outcome = tries.fits(batch_of(size))
+        outcome = tries.fits(_first(utterances, size))
         if outcome.ok:
             fits = size
             size = min(fails - 1, max(fits + 1, round(CLOSE * fits))) if fails > allowed else (fits + fails) // 2
@@ -108,6 +111,10 @@ def largest(memory: Memory, tries: Tries, batch_of: Callable[[int], Batch], free
             size = (fits + fails) // 2 if fits else round(fails / CLOSE)
     tries.close()
     return f"{fits} ({fails}: {why})"
+
+
+def _first(utterances: Batch, size: int) -> Batch:
+    return Batch(utterances.frames[:size], utterances.tokens[:size])
 
 
 def rows_of(found: Sequence[Result], largest_batches: dict[str, str]) -> list[str]:
@@ -175,14 +182,10 @@ def arena(chosen: argparse.Namespace, dtype: str, losses: Sequence[str]) -> None
     record = measure(list(losses), device=chosen.device, dtype=dtype, save=chosen.save, **sizes)
     found, measured_s = results(record), time.monotonic() - begun_s
     shapes, largest_batches = load_shapes(), {}
+    utterances = nested_batch(shapes, min(chosen.most, len(shapes)), 0)
     for name, memory in memories(record, found).items() if chosen.largest else ():
-        largest_batches[name] = largest(
-            memory,
-            Tries(name, dtype, chosen.device),
-            lambda size: nested_batch(shapes, size, 0),
-            free_memory_bytes(chosen.device),
-            min(chosen.most, len(shapes)),
-        )
+        tries = Tries(name, dtype, chosen.device)
+        largest_batches[name] = largest(memory, tries, utterances, free_memory_bytes(chosen.device))
     print(f"\n{dtype}, {chosen.batches} batches of {chosen.batch_size}, {chosen.rounds} rounds: {record.path}\n")
     print("| loss | rank | step, ms | peak over inputs, MB | max relative error | largest batch (first that failed) |")
     print("|---|---|---|---|---|---|")

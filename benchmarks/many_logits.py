@@ -4,9 +4,9 @@
 
 The batch has 112 utterances of 400 frames and 100 tokens, 2.26 × 10⁹ logits of 500 symbols, all of them real: padded
 and packed it has as many. 216 utterances have more than 2³². The first and the last two are computed again by
-themselves by the fused loss, which holds a few million logits at a time. Offsets of too few bits show as an error that is not one
-of rounding, or as an illegal access; so each loss runs in a process of its own. Losses that stopwav refuses beyond 2³¹
-logits are left out without `--all`, which lifts the limit. Prints Markdown. Needs a GPU with 80 GB of memory.
+themselves by the fused loss, which holds a few million logits at a time. Offsets of too few bits show as an error that
+is not one of rounding, or as an illegal access; so each loss runs in a process of its own. Losses that stopwav refuses
+with so many logits are left out without `--all`, which lifts the limit. Prints Markdown. Needs a GPU with 80 GB.
 """
 
 from __future__ import annotations
@@ -99,12 +99,12 @@ def main() -> None:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--device", default="cuda")
     chosen = parser.parse_args()
-    limited = {listed.name for listed in BUILT_IN if listed.needs.max_logits is not None and not chosen.all}
     losses = chosen.losses.split(",") if chosen.losses else installed_losses(chosen.device)
     logits = chosen.utterances * FRAMES * (TOKENS + 1) * VOCAB
+    limits = {listed.name: listed.needs.max_logits or logits for listed in BUILT_IN}
     print(f"{logits:,} logits\n\n| loss | | largest relative error | took |\n|---|---|---|---|")
     for name in losses:
-        if name not in limited:
+        if chosen.all or limits.get(name, logits) >= logits:
             print(row(name, chosen.utterances, chosen.device), flush=True)
 
 
