@@ -327,6 +327,6 @@ def _parse_value(text: str) -> Any:
     """Return the value of an option: a number or boolean if it is one in JSON, otherwise the text itself."""
     try:
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (int, float, bool)) else text
