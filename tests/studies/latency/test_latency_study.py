@@ -17,8 +17,8 @@ from stopwav.speech.latency import final_words, reconstructed_lags, shown_texts,
 from stopwav.speech.stored_trace import trace_from_json
 from stopwav.speech.wer import ErrorCount, count_errors
 from stopwav.stats import nearest_rank
-from stopwav.studies.latency.stream_runner import StreamRunner
 from stopwav.studies.latency import streams
+from stopwav.studies.latency.stream_runner import StreamRunner
 from stopwav.studies.study import results
 
 
