@@ -17,6 +17,7 @@ from typing import Any, get_args, get_type_hints
 
 from stopwav.engines.protocol import AudioProcessor, DescriptionError, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
+from stopwav.plugins import entry_points
 
 ENTRY_POINTS = "stopwav.engines"
 # Built-in engines of these packages import PyTorch with their module; the others import their toolkit when they load.
@@ -141,7 +142,7 @@ def available() -> list[EngineEntry]:
             f"pip install {point.dist.name}" if point.dist else "",
             f"from package {point.dist.name}" if point.dist else "",
         )
-        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        for point in entry_points(ENTRY_POINTS)
     ]
     return [*BUILT_IN, *external]
 

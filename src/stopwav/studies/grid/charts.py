@@ -102,7 +102,7 @@ def _heat_map(rows: Sequence[dict[str, Any]], layout: GridLayout, colours: dict[
         color=alt.Color("side:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=None),
         opacity=alt.Opacity("by:Q", scale=alt.Scale(domain=[0, farthest], range=[PALEST, FULLEST]), legend=None),
     )
-    labels = base.mark_text(fontSize=12, fill=ink("ink")).encode(text="label:N")
+    labels = base.mark_text(fontSize=12, fill=ink("ink")).encode(text=alt.Text("label:N"))
     return spec_of(alt.layer(cells, labels), ROW_HEIGHT * len(layout.durations) + 40)
 
 
