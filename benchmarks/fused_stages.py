@@ -12,7 +12,7 @@ STAGES = {
     "pack_hidden": "activations",
     "score_cells": "scores",
     "logit_gradient": "gradient of logits",
-    "add_up_rows": "sums to inputs",
+    "add_up": "sums to inputs", "multiply": "matrix products",
     "sum_paths": "lattice",
     "posteriors": "lattice",
     "map_cells": "map of cells",

@@ -48,7 +48,6 @@ def checked_lengths(
         if tensor.shape != (batch,) or tensor.dtype.is_floating_point:
             shape = tuple(tensor.shape)
             raise StopwavError(f"{name} of shape {shape} and {tensor.dtype}; give {batch} integers, one per utterance")
-    on_host = None
     if all(tensor.device.type == "cpu" for tensor in given):
         on_host = tuple(zip(given[0].tolist(), given[1].tolist(), strict=True))
         for index, (frame_count, label_count) in enumerate(on_host):
@@ -56,8 +55,12 @@ def checked_lengths(
                 raise StopwavError(f"utterance {index} has {frame_count} frames; the batch has room for 1 to {frames}")
             if not 0 <= label_count <= labels:
                 raise StopwavError(f"utterance {index} has {label_count} labels; the batch has room for 0 to {labels}")
-    on_device = [tensor.to(device, torch.int64, non_blocking=True) for tensor in given]
-    return Lengths(on_device[0].clamp(0, frames), on_device[1].clamp(0, labels), on_host)
+        # One copy for both; nothing needs clamping.
+        table = torch.tensor(on_host, dtype=torch.int64).view(batch, 2).T.contiguous()
+        frame_counts, label_counts = table.to(device, non_blocking=True)
+        return Lengths(frame_counts, label_counts, on_host)
+    frame_counts, label_counts = (tensor.to(device, torch.int64, non_blocking=True) for tensor in given)
+    return Lengths(frame_counts.clamp(0, frames), label_counts.clamp(0, labels), None)
 
 
 def checked_targets(targets: Tensor, lengths: Lengths, symbols: int, blank: int, device: torch.device) -> Tensor:

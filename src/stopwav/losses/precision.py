@@ -67,6 +67,14 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         total.add_(left @ right)
 
 
+def tf32_allowed() -> bool:
+    """Whether PyTorch may round float32 factors to TF32, by the newer name of the setting where it says so."""
+    newer = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if newer in ("tf32", "ieee"):
+        return bool(newer == "tf32")
+    return torch.get_float32_matmul_precision() != "highest"
+
+
 @contextmanager
 def tf32_products(allowed: bool) -> Iterator[None]:
     """Allow or forbid TF32 for float32 products on a GPU in this context; afterwards restore the setting.
