@@ -24,7 +24,7 @@ from stopwav.losses.product_tiles import TileArithmetic, tiles_of
 DEVICES = {80: 166_912, 89: 101_376, 90: 232_448}
 INTEGERS = ("first", "size", "T", "POSITIONS", "BATCH")
 POINTERS = {
-    "*i64": ("starts", "widths", "frames", "labels", "rows", "targets", "encoding_parts", "prediction_parts"),
+    "*i64": ("starts", "widths", "frames", "labels", "rows", "targets", "tiles", "encoding_parts", "prediction_parts"),
     "*i32": ("encoding_rows", "prediction_rows"),
     "*fp64": ("alpha", "beta", "totals"),
 }
@@ -67,7 +67,7 @@ def compile_products(
         )
 
 
-SIZES = {"D": 60, "DP": 64, "ROWS": 8, "COLUMNS": 64, "BLOCK": 256, "FRAMES": 16, "PLACES": 16}
+SIZES = {"D": 60, "DP": 64, "ROWS": 8, "COLUMNS": 64, "BLOCK": 256, "FRAMES": 16, "PLACES": 16, "PREFETCH": 3}
 # Every kernel in every type, and in every activation once: each compilation takes a second.
 compile_kernel(cells.map_cells, "bf16", "fp32", **SIZES)
 for input_type, sum_type, activation in (("bf16", "fp32", "tanh"), ("fp32", "fp32", "none"), ("fp64", "fp64", "relu")):

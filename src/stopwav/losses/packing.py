@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import astuple, dataclass
+from typing import Any
 
+import numpy as np
 import torch
-import triton
 from torch import Tensor
 from torch.nn import functional
 
 from stopwav.errors import StopwavError
 from stopwav.losses import cell_kernels as cells
 from stopwav.losses.backend import Inputs
-from stopwav.losses.lengths import Lengths
+from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
+from stopwav.losses.lengths import Lengths, on_device
 
 # Frames and places of a tile of cells that one program adds up: its partial sums are an eighth of what it reads.
-FRAMES, PLACES = 16, 16
+FRAMES, PLACES = 16, 8
 # Cells that a program maps: several in each of 128 threads.
 BLOCK = 4096
 
 
 @dataclass(frozen=True)
 class Packing:
-    """First cell and row length of each utterance, input rows of each cell, and first partial sums of each utterance."""
+    """First cell and row length of each utterance, input rows of each cell, first tile and sums of each utterance."""
 
     starts: Tensor
     widths: Tensor
     encoding_rows: Tensor
     prediction_rows: Tensor
+    tiles: Tensor
     encoding_parts: Tensor
     prediction_parts: Tensor
 
@@ -42,7 +44,7 @@ class Packing:
         """All tensors, in the order of the fields."""
         return (
             *(self.starts, self.widths, self.encoding_rows, self.prediction_rows),
-            *(self.encoding_parts, self.prediction_parts),
+            *(self.tiles, self.encoding_parts, self.prediction_parts),
         )
 
 
@@ -50,63 +52,82 @@ def pack(lengths: Lengths, inputs: Inputs) -> Packing:
     """Return the layout of a batch."""
     batch, frames, _ = inputs.encodings.shape
     positions = inputs.predictions.shape[1]
-    starts, widths, encoding_parts, prediction_parts = _offsets(lengths)
+    starts, widths, *parts = _offsets(lengths)
     on_host = lengths.on_host
     count = batch * frames * positions if on_host is None else sum(frame * (label + 1) for frame, label in on_host)
     if count >= 2**31:
         raise StopwavError(f"a batch of {count} cells; at most {2**31 - 1} are supported: make the batch smaller")
-    rows = torch.empty(2, count, dtype=torch.int32, device=widths.device)
+    rows = [torch.empty(count, dtype=torch.int32, device=widths.device) for _ in range(2)]
     if on_host is None:
-        rows.fill_(-1)
-    block = min(BLOCK, triton.next_power_of_2(frames * positions))
-    cells.map_cells[(triton.cdiv(frames * positions, block), batch)](
-        *(starts, widths, lengths.frames, rows[0], rows[1], frames, positions), BLOCK=block
+        for row in rows:
+            row.fill_(-1)
+    block = min(BLOCK, next_power_of_2(frames * positions))
+    Launcher(cells.map_cells, BLOCK=block)(
+        (blocks_of(frames * positions, block), batch),
+        *(starts, widths, lengths.frames, *rows, frames, positions),
     )
-    return Packing(starts, widths, rows[0], rows[1], encoding_parts, prediction_parts)
+    return Packing(starts, widths, *rows, *parts)
 
 
 def _offsets(lengths: Lengths) -> tuple[Tensor, ...]:
-    """First cells, row lengths, and first partial sums of encodings and predictions; the last of each is the total."""
+    """First cells, row lengths, first tiles, and first partial sums of encodings and of predictions.
+
+    The last of each is the total, but for the row lengths.
+    """
     if lengths.on_host is None:
         widths = lengths.labels + 1
-        counts = (
-            lengths.frames * widths,
-            lengths.frames * ((widths + PLACES - 1) // PLACES),
-            (lengths.frames + FRAMES - 1) // FRAMES * widths,
-        )
+        counts = _counts(lengths.frames, widths)
         starts, *parts = (functional.pad(count.cumsum(0), (1, 0)) for count in counts)
         return starts, widths, *parts
     # One copy to the device in place of a dozen launches.
-    pairs = [(frames, labels + 1) for frames, labels in lengths.on_host]
-    table = [
-        list(accumulate((frames * width for frames, width in pairs), initial=0)),
-        [*(width for _, width in pairs), 0],
-        list(accumulate((frames * -(-width // PLACES) for frames, width in pairs), initial=0)),
-        list(accumulate((-(-frames // FRAMES) * width for frames, width in pairs), initial=0)),
-    ]
-    starts, widths, *parts = torch.tensor(table).to(lengths.frames.device, non_blocking=True)
+    frames, labels = np.array(lengths.on_host, dtype=np.int64).reshape(-1, 2).T
+    rows = np.zeros((5, len(frames) + 1), np.int64)
+    for row, counts in zip(rows, _counts(frames, labels + 1), strict=False):
+        np.cumsum(counts, out=row[1:])
+    rows[4, :-1] = labels + 1
+    starts, *parts, widths = on_device(rows, lengths.frames.device)
     return starts, widths[:-1], *parts
 
 
-def most_parts(lengths: Lengths, step: int, positions: int) -> tuple[int, int]:
-    """Return the most partial sums of encodings and of predictions that a chunk of `step` cells has.
+def _counts(frames: Any, widths: Any) -> tuple[Any, ...]:
+    """The cells of each utterance, its tiles, and its partial sums of encodings and of predictions."""
+    groups, places = (frames + FRAMES - 1) // FRAMES, (widths + PLACES - 1) // PLACES
+    return frames * widths, groups * places, frames * places, groups * widths
+
+
+@dataclass(frozen=True)
+class ChunkParts:
+    """The most tiles of a chunk, and their partial sums of encodings and of predictions."""
+
+    tiles: int = 0
+    encodings: int = 0
+    predictions: int = 0
+
+    def __or__(self, other: ChunkParts) -> ChunkParts:
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return ChunkParts(*(max(pair) for pair in pairs))
+
+
+def most_parts(lengths: Lengths, step: int, positions: int) -> ChunkParts:
+    """Return the most tiles and partial sums that a chunk of `step` cells has.
 
     Where only the device knows the lengths, each cell may be a frame or a position of its own; what stands at both ends
     of a chunk is counted whole.
     """
     if lengths.on_host is None:
-        return step + 2 * positions, step + 2 * positions
-    encoding_parts, prediction_parts = [0], [0]
+        return ChunkParts(*[step + 2 * positions] * 3)
+    most = chunk = ChunkParts()
     first = 0
     for frames, labels in lengths.on_host:
-        width = labels + 1
-        for chunk in range(first // step, (first + frames * width - 1) // step + 1):
-            if chunk == len(encoding_parts):
-                encoding_parts.append(0)
-                prediction_parts.append(0)
-            low = max(0, chunk * step - first) // width
-            high = min(frames, -(-((chunk + 1) * step - first) // width))
-            encoding_parts[chunk] += (high - low) * -(-width // PLACES)
-            prediction_parts[chunk] += (-(-high // FRAMES) - low // FRAMES) * width
-        first += frames * width
-    return max(encoding_parts), max(prediction_parts)
+        width, places = labels + 1, -(-(labels + 1) // PLACES)
+        end = first + frames * width
+        for start in range(first // step * step, end, step):
+            low, high = max(0, start - first) // width, min(frames, -(-(start + step - first) // width))
+            groups = -(-high // FRAMES) - low // FRAMES
+            parts = ChunkParts(groups * places, (high - low) * places, groups * width)
+            if start >= first:
+                chunk = ChunkParts()
+            chunk = ChunkParts(*(total + part for total, part in zip(astuple(chunk), astuple(parts), strict=True)))
+            most |= chunk
+        first = end
+    return most

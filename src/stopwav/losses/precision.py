@@ -60,8 +60,10 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add a matrix product to a total, which may have a wider type than the factors."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
-    elif left.is_cuda and hasattr(torch.ops.aten.mm, "dtype"):
+    elif left.is_cuda and hasattr(torch.ops.aten.addmm, "dtype_out"):
         # The product is summed in float32 either way; this keeps the result from being rounded to the inputs' type.
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+    elif left.is_cuda and hasattr(torch.ops.aten.mm, "dtype"):
         total.add_(torch.mm(left, right, out_dtype=total.dtype))
     else:
         total.add_(left @ right)

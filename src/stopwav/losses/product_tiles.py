@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-import triton
 
+from stopwav.losses.kernel_launch import next_power_of_2
 from stopwav.losses.precision import Arithmetic, tf32_allowed
 
 # How Triton multiplies; `split` is float32 by three products in TF32, each four times as fast as one in float32.
@@ -86,7 +86,7 @@ def tiles_of(kind: TileArithmetic, dtype: torch.dtype, symbols: int, shared_limi
 
 
 def _fitting(tile: Tile, item_bytes: int, rights: int, symbols: int, shared_limit_bytes: int) -> Tile:
-    tile = replace(tile, columns=min(tile.columns, max(16, triton.next_power_of_2(symbols))))
+    tile = replace(tile, columns=min(tile.columns, max(16, next_power_of_2(symbols))))
     while tile.shared_bytes(item_bytes, rights) > shared_limit_bytes - RESERVED_BYTES:
         if tile.stages > 2 or tile.columns <= 64:
             tile = replace(tile, stages=max(1, tile.stages - 1))

@@ -36,6 +36,7 @@ def add_up_tiles(
     starts,
     widths,
     frames,
+    tiles,
     encoding_parts,
     prediction_parts,
     first,
@@ -50,6 +51,7 @@ def add_up_tiles(
     FRAMES: tl.constexpr,
     PLACES: tl.constexpr,
     COLUMNS: tl.constexpr,
+    PREFETCH: tl.constexpr,
 ):
     """Write the partial sums of a chunk's gradients, taken back through the activation."""
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -57,23 +59,25 @@ def add_up_tiles(
     n0, t0, encoding_base, prediction_base = _first_rows(
         encoding_rows, encoding_parts, prediction_parts, widths, first, T, FRAMES, PLACES
     )
-    groups, places = tl.cdiv(T, FRAMES), tl.cdiv(POSITIONS, PLACES)
     last = tl.maximum(tl.load(encoding_rows + tl.maximum(end, first + 1) - 1), 0)
-    low = (n0 * groups + t0 // FRAMES) * places
-    high = (last // T * groups + last % T // FRAMES + 1) * places
+    low = tl.load(tiles + n0) + t0 // FRAMES * tl.cdiv(tl.load(widths + n0), PLACES)
+    high = tl.load(tiles + last // T) + (last % T // FRAMES + 1) * tl.cdiv(tl.load(widths + last // T), PLACES)
     high = tl.where(first < end, high, low)
-    for tile in range(low + tl.program_id(0), high, tl.num_programs(0)):
-        group = tile // places
-        place = tile - group * places
-        n = group // groups
-        group -= n * groups
+    n = n0
+    for tile in range((low + tl.program_id(0)).to(tl.int32), high.to(tl.int32), tl.num_programs(0)):
+        # A chunk has a few utterances.
+        while tile >= tl.load(tiles + n + 1):
+            n += 1
         width = tl.load(widths + n).to(tl.int32)
         start = tl.load(starts + n).to(tl.int32)
+        places = tl.cdiv(width, PLACES)
+        group = (tile - tl.load(tiles + n).to(tl.int32)) // places
+        place = (tile - tl.load(tiles + n).to(tl.int32)) % places
         # The frames of this tile that have a cell in the chunk.
         t_low = tl.maximum(group * FRAMES, tl.maximum(first - start, 0) // width)
         t_high = tl.minimum(tl.load(frames + n).to(tl.int32), tl.cdiv(tl.maximum(end - start, 0), width))
         t_high = tl.minimum(group * FRAMES + FRAMES, t_high)
-        if (place * PLACES < width) & (t_low < t_high):
+        if t_low < t_high:
             u = place * PLACES + tl.arange(0, PLACES)
             inside = (u < width)[:, None] & (column < D)[None, :]
             y = tl.load(
@@ -81,12 +85,22 @@ def add_up_tiles(
             ).to(SUM_DTYPE)
             encoding_part = (tl.load(encoding_parts + n) - encoding_base).to(tl.int32) + place
             sums = tl.zeros([PLACES, COLUMNS], SUM_DTYPE)
-            for t in range(t_low, t_high):
-                cell = start + t * width + u
+            if PREFETCH == 1:
+                cell = start + t_low * width + u
                 here = (u < width) & (cell >= first) & (cell < end)
-                grad = tl.load(
-                    grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0
-                ).to(SUM_DTYPE)
+                coming = tl.load(grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0)
+            for t in tl.range(t_low, t_high, num_stages=PREFETCH if PREFETCH > 1 else 1):
+                if PREFETCH == 1:
+                    grad = coming.to(SUM_DTYPE)
+                    cell = start + (t + 1) * width + u
+                    here = (u < width) & (cell >= first) & (cell < end) & (t + 1 < t_high)
+                    coming = tl.load(grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0)
+                else:
+                    cell = start + t * width + u
+                    here = (u < width) & (cell >= first) & (cell < end)
+                    grad = tl.load(
+                        grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0
+                    ).to(SUM_DTYPE)
                 if ACTIVATION != "none":
                     own = tl.full([COLUMNS], n * T + t, tl.int64) * D + column
                     x = tl.load(encodings + own, mask=column < D, other=0).to(SUM_DTYPE)
@@ -108,6 +122,7 @@ def add_up_parts(
     starts,
     widths,
     frames,
+    tiles,
     encoding_parts,
     prediction_parts,
     first,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-import triton
 from torch import Tensor
 
 from stopwav.errors import StopwavError
@@ -20,6 +19,7 @@ from stopwav.losses import cell_kernels as cells
 from stopwav.losses import product_kernels as products
 from stopwav.losses import sum_kernels as sums
 from stopwav.losses.backend import Arguments, Inputs
+from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
 from stopwav.losses.lattice_kernels import sum_paths, triton_type, weighted_posteriors
 from stopwav.losses.packing import FRAMES, PLACES, Packing, most_parts, pack
 from stopwav.losses.precision import add_product
@@ -27,17 +27,17 @@ from stopwav.losses.product_tiles import Tile, choose_tiles
 
 # For the activations of one chunk, the gradients of its logits, and partial sums. At batch 30 of LibriSpeech in bf16
 # that is a fifth of the cells: enough to fill the device, and few enough that the whole loss stays below 400 MB.
-WORKSPACE_BYTES = 256_000_000
+WORKSPACE_BYTES = 320_000_000
 # Values of the activations that a program holds at a time: 32 in each of 128 threads.
 VALUES = 4096
 # Columns of a block at most; wider rows take several programs.
 MAX_COLUMNS = 1024
 # Columns of sums to inputs: 16 bytes in each of 32 threads, so that one warp adds up a tile without waiting for others.
-SUM_COLUMNS = 128
+SUM_COLUMNS = 64
+PREFETCH = 3
+SUM_WARPS = 1
 # Programs of one warp per multiprocessor that share the tiles of a chunk: enough to hide the latency of memory.
-SUM_PROGRAMS_PER_PROCESSOR = 32
-# Before version 3.3, Triton launches a compiled kernel without its constants.
-CAN_RELAUNCH = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
+SUM_PROGRAMS_PER_PROCESSOR = 256
 
 
 def check_device(device: torch.device) -> None:
@@ -51,13 +51,13 @@ def losses(inputs: Inputs, arguments: Arguments) -> tuple[Tensor, tuple[Tensor, 
     joiner = _Joiner(inputs, arguments, pack(arguments.lengths, inputs))
     scores = joiner.scores()
     paths = sum_paths(*scores[2:], *joiner.rows(), arguments.lengths, "standard", joiner.positions)
-    return -paths[2].to(arguments.arithmetic.sum_dtype), (*scores, *paths, *joiner.packing.tensors)
+    return -paths[2].to(arguments.arithmetic.sum_dtype), (*scores, *paths, joiner.weight, *joiner.packing.tensors)
 
 
 def gradients(inputs: Inputs, arguments: Arguments, saved: tuple[Tensor, ...], grad_losses: Tensor) -> Inputs:
     """The gradient of each input, in the type of the sums."""
-    peaks, spreads, blank, label, alpha, beta, totals, *packed = saved
-    joiner = _Joiner(inputs, arguments, Packing(*packed))
+    peaks, spreads, blank, label, alpha, beta, totals, weight, *packed = saved
+    joiner = _Joiner(inputs, arguments, Packing(*packed), weight)
     weights = -grad_losses.to(peaks.dtype)
     arcs = weighted_posteriors(
         *(blank, label, alpha, beta, totals),
@@ -70,27 +70,6 @@ def gradients(inputs: Inputs, arguments: Arguments, saved: tuple[Tensor, ...], g
     return joiner.gradients(peaks, spreads, *arcs)
 
 
-class _Launcher:
-    """A kernel that is launched chunk by chunk on the same tensors.
-
-    Most of the host's time in a launch goes into finding the compiled variant for the arguments, which is the same for
-    all chunks: it is found once. `options` are the kernel's last parameters, in their order.
-    """
-
-    def __init__(self, kernel: Any, warps: int, stages: int = 1, **options: object) -> None:
-        self._kernel, self._options = kernel, options
-        self._compilation = {"num_warps": warps, "num_stages": stages}
-        self._compiled: Any = None
-
-    def __call__(self, grid: tuple[int, int], *values: object) -> None:
-        if self._compiled is None:
-            compiled = self._kernel[grid](*values, **self._options, **self._compilation)
-            # An interpreted kernel is not compiled, and stays None.
-            self._compiled = compiled if CAN_RELAUNCH else None
-        else:
-            self._compiled[(*grid, 1)](*values, *self._options.values())
-
-
 @dataclass(frozen=True)
 class _Workspace:
     """The buffers of one chunk of the backward pass."""
@@ -99,6 +78,7 @@ class _Workspace:
     grads: Tensor
     encoding_sums: Tensor
     prediction_sums: Tensor
+    tiles: int
 
 
 _Buffers = TypeVar("_Buffers")
@@ -107,7 +87,7 @@ _Buffers = TypeVar("_Buffers")
 class _Joiner:
     """The joiner of a batch over packed cells."""
 
-    def __init__(self, inputs: Inputs, arguments: Arguments, packing: Packing) -> None:
+    def __init__(self, inputs: Inputs, arguments: Arguments, packing: Packing, weight: Tensor | None = None) -> None:
         self._arguments, self.packing = arguments, packing
         self._encodings, self._predictions = inputs.encodings.contiguous(), inputs.predictions.contiguous()
         self._bias = inputs.bias.contiguous()
@@ -119,9 +99,14 @@ class _Joiner:
         # Padded, so that no load in a product needs a mask: width and vocabulary as depths, and the rows of the weight.
         depth = self._tiles.depth
         self._deep_width, self._deep_symbols = _up(self._width, depth), _up(self._symbols, depth)
+        self.weight = self._padded(inputs.weight) if weight is None else weight
+
+    def _padded(self, weight: Tensor) -> Tensor:
+        """The weight in the type of the products, with rows and columns of zeros."""
         shape = _up(self._deep_symbols, self._tiles.columns), self._deep_width
-        self._weight = inputs.weight.new_zeros(shape, dtype=arguments.arithmetic.dtype)
-        self._weight[: self._symbols, : self._width] = inputs.weight
+        padded = weight.new_zeros(shape, dtype=self._arguments.arithmetic.dtype)
+        padded[: self._symbols, : self._width] = weight
+        return padded
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """The first cell of each utterance, and the length of its rows."""
@@ -129,18 +114,21 @@ class _Joiner:
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Peak, spread, blank score and label score of every real cell."""
-        scores = self._encodings.new_zeros(4, self.packing.cells, dtype=self._sum_dtype)
+        # Where cells are not all real, what is left out is zero.
+        new = torch.empty if self._arguments.lengths.on_host is not None else torch.zeros
+        options = {"dtype": self._sum_dtype, "device": self.weight.device}
+        scores = [new(self.packing.cells, **options) for _ in range(4)]
         fill = self._fill_launcher()
         tile = self._tiles.scores
         score = self._product_launcher(
             products.score_cells, tile, V=self._symbols, DP=self._deep_width, BLANK=self._arguments.blank
         )
-        factors = self._factors(self._weight)
-        step, hidden = self._allocated(self._deep_width * self._weight.element_size(), self._new_hidden)
+        factors = self._factors(self.weight)
+        step, hidden = self._allocated(self._deep_width * self.weight.element_size(), self._new_hidden)
         for first, size in self._chunks(step):
             fill(hidden, first, size)
             score(
-                (triton.cdiv(size, tile.rows), 1),
+                (blocks_of(size, tile.rows), 1),
                 *(hidden, *factors, self._bias, self._arguments.targets, *self._maps(), *scores),
                 *(first, size, self._frames, self.positions),
             )
@@ -154,20 +142,20 @@ class _Joiner:
         to_weight = self._encodings.new_zeros(self._deep_symbols, self._deep_width, dtype=self._sum_dtype)
         step, buffers = self._allocated(self._gradient_bytes(), self._new_workspace)
         tile = self._tiles.grads
-        blocks = triton.cdiv(self._symbols, tile.columns)
-        bias_parts = to_weight.new_zeros(triton.cdiv(step, tile.rows), self._deep_symbols)
+        blocks = blocks_of(self._symbols, tile.columns)
+        bias_parts = to_weight.new_zeros(blocks_of(step, tile.rows), self._deep_symbols)
         fill, multiply = self._fill_launcher(), self._multiply_launcher()
         add_up = self._add_launcher(buffers, to_encodings, to_predictions)
         differentiate = self._product_launcher(
             *(products.logit_gradient, tile),
             **{"V": self._symbols, "VP": self._deep_symbols, "DP": self._deep_width, "BLANK": self._arguments.blank},
         )
-        factors = self._factors(self._weight)
+        factors = self._factors(self.weight)
         for first, size in self._chunks(step):
             hidden, grads = buffers.hidden[:size], buffers.grads[:size]
             fill(hidden, first, size)
             differentiate(
-                (triton.cdiv(size, tile.rows) * blocks, 1),
+                (blocks_of(size, tile.rows) * blocks, 1),
                 *(hidden, *factors, self._bias, self._arguments.targets, *self._maps()),
                 *(peaks, spreads, to_blank, to_label, grads, bias_parts),
                 *(first, size, self._frames, self.positions),
@@ -201,7 +189,7 @@ class _Joiner:
         """The cells of a chunk: all of equal size, since a small one at the end would leave the device idle."""
         step = -(-self.packing.cells // -(-self.packing.cells // max_cells))
         # And a whole number of tiles on each processor, since the last ones would leave it idle just so.
-        wave = self._tiles.scores.rows * _processors(self._weight.device)
+        wave = self._tiles.scores.rows * _processors(self.weight.device)
         if self._arguments.chunk_cells is None and wave <= max_cells:
             step = min(_up(step, wave), max_cells // wave * wave)
         return step
@@ -210,22 +198,22 @@ class _Joiner:
         """The memory of a cell in the backward pass: activations, gradient of logits, and its share of the sums."""
         sums = 2 * self._width * self._sum_dtype.itemsize
         if self._arguments.lengths.on_host is not None:
-            # A sixteenth, and half of that again for the tiles at the edges of utterances.
-            sums = sums * 3 // (2 * FRAMES)
-        return (self._deep_width + self._deep_symbols) * self._weight.element_size() + sums
+            # One for each frame and each position of a tile, and half of that again for tiles at the edges.
+            sums = sums * 3 * (FRAMES + PLACES) // (4 * FRAMES * PLACES)
+        return (self._deep_width + self._deep_symbols) * self.weight.element_size() + sums
 
     def _new_hidden(self, step: int) -> Tensor:
         """Memory for the activations of a chunk; products read whole tiles."""
         rows = _up(step, max(self._tiles.scores.rows, self._tiles.grads.rows))
-        return self._weight.new_empty(rows, self._deep_width)
+        return self.weight.new_empty(rows, self._deep_width)
 
     def _new_workspace(self, step: int) -> _Workspace:
         hidden = self._new_hidden(step)
+        most = most_parts(self._arguments.lengths, step, self.positions)
         sums = (
-            self._weight.new_empty(count, self._width, dtype=self._sum_dtype)
-            for count in most_parts(self._arguments.lengths, step, self.positions)
+            hidden.new_empty(count, self._width, dtype=self._sum_dtype) for count in (most.encodings, most.predictions)
         )
-        return _Workspace(hidden, hidden.new_empty(len(hidden), self._deep_symbols), *sums)
+        return _Workspace(hidden, hidden.new_empty(len(hidden), self._deep_symbols), *sums, most.tiles)
 
     def _factors(self, right: Tensor) -> tuple[Tensor, Tensor]:
         """A right factor for the kernels: as it is, or its upper bits and the rest."""
@@ -234,14 +222,14 @@ class _Joiner:
         high = (right.view(torch.int32) & -8192).view(torch.float32)
         return high, right - high
 
-    def _product_launcher(self, kernel: Any, tile: Tile, **sizes: int) -> _Launcher:
+    def _product_launcher(self, kernel: Any, tile: Tile, **sizes: int) -> Launcher:
         options = {"ARITHMETIC": self._tiles.arithmetic, "SUM_DTYPE": triton_type(self._sum_dtype)}
         block = {"ROWS": tile.rows, "COLUMNS": tile.columns, "BLOCK": tile.depth}
-        return _Launcher(kernel, tile.warps, tile.stages, **sizes, **options, **block)
+        return Launcher(kernel, tile.warps, tile.stages, **sizes, **options, **block)
 
     def _multiply_launcher(self) -> Callable[[Tensor, Tensor], None]:
         """A function that multiplies the gradient of a chunk's logits by the weight."""
-        weight = self._weight[: self._deep_symbols]
+        weight = self.weight[: self._deep_symbols]
         if self._tiles.arithmetic == "ieee":
             return lambda grads, hidden: torch.mm(grads, weight, out=hidden)
         # In TF32 both factors must have the symbols in their rows, or cuBLAS takes one and a half times as long.
@@ -254,7 +242,7 @@ class _Joiner:
         factors = self._factors(turned)
 
         def multiply(grads: Tensor, hidden: Tensor) -> None:
-            programs = triton.cdiv(len(grads), tile.rows) * triton.cdiv(self._deep_width, tile.columns)
+            programs = blocks_of(len(grads), tile.rows) * blocks_of(self._deep_width, tile.columns)
             launch((programs, 1), *(grads, *factors, hidden, len(grads)))
 
         return multiply
@@ -262,15 +250,15 @@ class _Joiner:
     def _fill_launcher(self) -> Callable[[Tensor, int, int], None]:
         """A function that writes the activations of a chunk."""
         width = self._deep_width
-        columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
+        columns = min(MAX_COLUMNS, next_power_of_2(width))
         rows = max(1, VALUES // columns)
         options = {"D": self._width, "DP": width, "ACTIVATION": self._arguments.activation}
         block = {"SUM_DTYPE": triton_type(self._sum_dtype), "ROWS": rows, "COLUMNS": columns}
-        launch = _Launcher(cells.pack_hidden, 4, **options, **block)
+        launch = Launcher(cells.pack_hidden, **options, **block)
 
         def fill(hidden: Tensor, first: int, size: int) -> None:
             launch(
-                (triton.cdiv(size, rows), triton.cdiv(width, columns)),
+                (blocks_of(size, rows), blocks_of(width, columns)),
                 *(hidden, self._encodings, self._predictions),
                 *(self.packing.encoding_rows, self.packing.prediction_rows, first, size),
             )
@@ -281,22 +269,22 @@ class _Joiner:
         self, buffers: _Workspace, to_encodings: Tensor, to_predictions: Tensor
     ) -> Callable[[int, int], None]:
         """A function that adds a chunk's gradients to the rows of the inputs that its cells came from."""
-        columns = min(SUM_COLUMNS, max(16, triton.next_power_of_2(self._width)))
-        blocks = triton.cdiv(self._width, columns)
-        programs = triton.cdiv(SUM_PROGRAMS_PER_PROCESSOR * _processors(to_encodings.device), blocks)
+        columns = min(SUM_COLUMNS, max(16, next_power_of_2(self._width)))
+        blocks = blocks_of(self._width, columns)
+        programs = min(buffers.tiles, blocks_of(SUM_PROGRAMS_PER_PROCESSOR * _processors(to_encodings.device), blocks))
         tile = {"FRAMES": FRAMES, "PLACES": PLACES, "COLUMNS": columns}
         sum_dtype = triton_type(self._sum_dtype)
-        add_up_tiles = _Launcher(
-            *(sums.add_up_tiles, 1),
+        add_up_tiles = Launcher(
+            *(sums.add_up_tiles, SUM_WARPS),
             **{"D": self._width, "DP": self._deep_width, "ACTIVATION": self._arguments.activation},
-            **{"SUM_DTYPE": sum_dtype, **tile},
+            **{"SUM_DTYPE": sum_dtype, **tile, "PREFETCH": PREFETCH},
         )
-        add_up_parts = _Launcher(sums.add_up_parts, 1, D=self._width, SUM_DTYPE=sum_dtype, **tile)
+        add_up_parts = Launcher(sums.add_up_parts, 1, D=self._width, SUM_DTYPE=sum_dtype, **tile)
         parts = buffers.encoding_sums, buffers.prediction_sums
         packing, frames = self.packing, self._arguments.lengths.frames
         maps = (
             *(packing.encoding_rows, packing.starts, packing.widths, frames),
-            *(packing.encoding_parts, packing.prediction_parts),
+            *(packing.tiles, packing.encoding_parts, packing.prediction_parts),
         )
         sizes = self._batch, self._frames, self.positions
 
