@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-
-import torch
 
 from stopwav.losses import cell_kernels as cells
 from stopwav.losses import lattice_kernels as lattice
@@ -61,13 +60,19 @@ def compile_products(
         tile = tiles.scores if kernel is products.score_cells else tiles.grads
         compile_kernel(
             *(kernel, input_type, sum_type, capability, tile.warps, tile.stages),
-            **{"V": 500, "VP": 512, "DP": 512, "BLANK": 0, "ARITHMETIC": kind},
-            **{"SUM_DTYPE": tl.float64 if sum_type == "fp64" else tl.float32},
-            **{"ROWS": tile.rows, "COLUMNS": tile.columns, "BLOCK": tile.depth},
+            V=500,
+            VP=512,
+            DP=512,
+            BLANK=0,
+            ARITHMETIC=kind,
+            SUM_DTYPE=tl.float64 if sum_type == "fp64" else tl.float32,
+            ROWS=tile.rows,
+            COLUMNS=tile.columns,
+            BLOCK=tile.depth,
         )
 
 
-SIZES = {"D": 60, "DP": 64, "ROWS": 8, "COLUMNS": 64, "BLOCK": 256, "FRAMES": 16, "PLACES": 16, "PREFETCH": 3}
+SIZES = {"D": 60, "DP": 64, "ROWS": 8, "COLUMNS": 64, "BLOCK": 256, "FRAMES": 16, "PLACES": 16}
 # Every kernel in every type, and in every activation once: each compilation takes a second.
 compile_kernel(cells.map_cells, "bf16", "fp32", **SIZES)
 for input_type, sum_type, activation in (("bf16", "fp32", "tanh"), ("fp32", "fp32", "none"), ("fp64", "fp64", "relu")):

@@ -22,7 +22,7 @@ class Launcher:
     specialised on.
     """
 
-    def __init__(self, kernel: Any, warps: int = 4, stages: int = 1, **options: object) -> None:
+    def __init__(self, kernel: Any, options: dict[str, object], warps: int = 4, stages: int = 1) -> None:
         self._kernel, self._options = kernel, options
         self._compilation = {"num_warps": warps, "num_stages": stages}
         self._variant: Any = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -56,16 +57,18 @@ def checked_lengths(
             if not 0 <= label_count <= labels:
                 raise StopwavError(f"utterance {index} has {label_count} labels; the batch has room for 0 to {labels}")
         # Nothing needs clamping.
-        return Lengths(*on_device([tensor.tolist() for tensor in given], device), on_host)
+        frame_counts, label_counts = on_device([tensor.tolist() for tensor in given], device)
+        return Lengths(frame_counts, label_counts, on_host)
     frame_counts, label_counts = (tensor.to(device, torch.int64, non_blocking=True) for tensor in given)
     return Lengths(frame_counts.clamp(0, frames), label_counts.clamp(0, labels), None)
 
 
-def on_device(rows: Sequence[Sequence[int]], device: torch.device) -> list[Tensor]:
+def on_device(rows: Any, device: torch.device) -> list[Tensor]:
     """Copy rows of equal length to a device at once; each begins at a multiple of 16 bytes, as kernels like it."""
-    length = len(rows[0])
-    table = torch.tensor([[*row, *[0] * (length % 2)] for row in rows], dtype=torch.int64)
-    return [row[:length] for row in table.to(device, non_blocking=True)]
+    rows = np.asarray(rows, np.int64)
+    table = np.zeros((len(rows), rows.shape[1] + rows.shape[1] % 2), np.int64)
+    table[:, : rows.shape[1]] = rows
+    return [row[: rows.shape[1]] for row in torch.from_numpy(table).to(device, non_blocking=True)]
 
 
 def checked_targets(targets: Tensor, lengths: Lengths, symbols: int, blank: int, device: torch.device) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def pack(lengths: Lengths, inputs: Inputs) -> Packing:
         for row in rows:
             row.fill_(-1)
     block = min(BLOCK, next_power_of_2(frames * positions))
-    Launcher(cells.map_cells, BLOCK=block)(
+    Launcher(cells.map_cells, {"BLOCK": block})(
         (blocks_of(frames * positions, block), batch),
         *(starts, widths, lengths.frames, *rows, frames, positions),
     )
@@ -95,39 +95,28 @@ def _counts(frames: Any, widths: Any) -> tuple[Any, ...]:
     return frames * widths, groups * places, frames * places, groups * widths
 
 
-@dataclass(frozen=True)
-class ChunkParts:
-    """The most tiles of a chunk, and their partial sums of encodings and of predictions."""
-
-    tiles: int = 0
-    encodings: int = 0
-    predictions: int = 0
-
-    def __or__(self, other: ChunkParts) -> ChunkParts:
-        pairs = zip(astuple(self), astuple(other), strict=True)
-        return ChunkParts(*(max(pair) for pair in pairs))
-
-
-def most_parts(lengths: Lengths, step: int, positions: int) -> ChunkParts:
-    """Return the most tiles and partial sums that a chunk of `step` cells has.
+def most_parts(lengths: Lengths, step: int, positions: int) -> tuple[int, int, int]:
+    """Return the most tiles of a chunk of `step` cells, and the most partial sums of encodings and of predictions.
 
     Where only the device knows the lengths, each cell may be a frame or a position of its own; what stands at both ends
     of a chunk is counted whole.
     """
     if lengths.on_host is None:
-        return ChunkParts(*[step + 2 * positions] * 3)
-    most = chunk = ChunkParts()
-    first = 0
+        bound = step + 2 * positions
+        return bound, bound, bound
+    most = (0, 0, 0)
+    first = tiles = encodings = predictions = 0
     for frames, labels in lengths.on_host:
-        width, places = labels + 1, -(-(labels + 1) // PLACES)
-        end = first + frames * width
+        width = labels + 1
+        places, end = -(-width // PLACES), first + frames * width
         for start in range(first // step * step, end, step):
+            if start >= first:
+                tiles = encodings = predictions = 0
             low, high = max(0, start - first) // width, min(frames, -(-(start + step - first) // width))
             groups = -(-high // FRAMES) - low // FRAMES
-            parts = ChunkParts(groups * places, (high - low) * places, groups * width)
-            if start >= first:
-                chunk = ChunkParts()
-            chunk = ChunkParts(*(total + part for total, part in zip(astuple(chunk), astuple(parts), strict=True)))
-            most |= chunk
+            tiles += groups * places
+            encodings += (high - low) * places
+            predictions += groups * width
+            most = max(most[0], tiles), max(most[1], encodings), max(most[2], predictions)
         first = end
     return most

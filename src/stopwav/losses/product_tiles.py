@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import torch
 
@@ -65,7 +66,7 @@ def choose_tiles(arithmetic: Arithmetic, symbols: int, device: torch.device) -> 
         # Interpreted: small, so that small tests have several tiles.
         tile = Tile(16, 16, 16, 4, 1)
         return Tiles(_tile_arithmetic(arithmetic, TF32_CAPABILITY), tile, tile)
-    properties = torch.cuda.get_device_properties(device)
+    properties: Any = torch.cuda.get_device_properties(device)
     kind = _tile_arithmetic(arithmetic, (properties.major, properties.minor))
     return tiles_of(kind, arithmetic.dtype, symbols, properties.shared_memory_per_block_optin)
 
@@ -77,6 +78,7 @@ def _tile_arithmetic(arithmetic: Arithmetic, capability: tuple[int, int]) -> Til
     return "tf32" if allowed else "split"
 
 
+@cache
 def tiles_of(kind: TileArithmetic, dtype: torch.dtype, symbols: int, shared_limit_bytes: int) -> Tiles:
     """Return the tiles as far as they fit the shared memory of a device, and no wider than the vocabulary."""
     tile = {"tf32": TF32_TILE, "split": SPLIT_TILE, "ieee": PLAIN_TILE}[kind]

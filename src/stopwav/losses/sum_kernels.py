@@ -14,7 +14,9 @@ from stopwav.losses.cell_kernels import VARYING, slope
 
 
 @triton.jit
-def _first_rows(encoding_rows, encoding_parts, prediction_parts, widths, first, T, FRAMES: tl.constexpr, PLACES: tl.constexpr):
+def _first_rows(
+    encoding_rows, encoding_parts, prediction_parts, widths, first, T, FRAMES: tl.constexpr, PLACES: tl.constexpr
+):
     """The first utterance and frame of a chunk, and where its partial sums begin among those of the batch."""
     row = tl.maximum(tl.load(encoding_rows + first), 0)
     n = row // T
@@ -51,7 +53,6 @@ def add_up_tiles(
     FRAMES: tl.constexpr,
     PLACES: tl.constexpr,
     COLUMNS: tl.constexpr,
-    PREFETCH: tl.constexpr,
 ):
     """Write the partial sums of a chunk's gradients, taken back through the activation."""
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -85,22 +86,13 @@ def add_up_tiles(
             ).to(SUM_DTYPE)
             encoding_part = (tl.load(encoding_parts + n) - encoding_base).to(tl.int32) + place
             sums = tl.zeros([PLACES, COLUMNS], SUM_DTYPE)
-            if PREFETCH == 1:
-                cell = start + t_low * width + u
+            # Three stages: the gradients of the next frames are on their way while those of one are added.
+            for t in tl.range(t_low, t_high, num_stages=3):
+                cell = start + t * width + u
                 here = (u < width) & (cell >= first) & (cell < end)
-                coming = tl.load(grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0)
-            for t in tl.range(t_low, t_high, num_stages=PREFETCH if PREFETCH > 1 else 1):
-                if PREFETCH == 1:
-                    grad = coming.to(SUM_DTYPE)
-                    cell = start + (t + 1) * width + u
-                    here = (u < width) & (cell >= first) & (cell < end) & (t + 1 < t_high)
-                    coming = tl.load(grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0)
-                else:
-                    cell = start + t * width + u
-                    here = (u < width) & (cell >= first) & (cell < end)
-                    grad = tl.load(
-                        grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0
-                    ).to(SUM_DTYPE)
+                grad = tl.load(
+                    grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0
+                ).to(SUM_DTYPE)
                 if ACTIVATION != "none":
                     own = tl.full([COLUMNS], n * T + t, tl.int64) * D + column
                     x = tl.load(encodings + own, mask=column < D, other=0).to(SUM_DTYPE)
@@ -159,7 +151,8 @@ def add_up_parts(
             u = row - n * POSITIONS
             if u < width:
                 part = (tl.load(prediction_parts + n) - prediction_base).to(tl.int32) + u
-                _add(prediction_sums, part, width, t_low // FRAMES, tl.cdiv(t_high, FRAMES), prediction_total, row, column, D, SUM_DTYPE, COLUMNS)
+                low, high = t_low // FRAMES, tl.cdiv(t_high, FRAMES)
+                _add(prediction_sums, part, width, low, high, prediction_total, row, column, D, SUM_DTYPE, COLUMNS)
         else:
             t = row - n * T
             if t < t_high:
@@ -169,7 +162,19 @@ def add_up_parts(
 
 
 @triton.jit
-def _add(parts, part, stride, low, high, total, row, column, D: tl.constexpr, SUM_DTYPE: tl.constexpr, COLUMNS: tl.constexpr):
+def _add(
+    parts,
+    part,
+    stride,
+    low,
+    high,
+    total,
+    row,
+    column,
+    D: tl.constexpr,
+    SUM_DTYPE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
     """Add the rows `part + k * stride` to a row of a total, k from `low` to below `high`."""
     at = total + tl.full([COLUMNS], row, tl.int64) * D + column
     sums = tl.zeros([COLUMNS], SUM_DTYPE)

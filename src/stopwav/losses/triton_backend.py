@@ -6,13 +6,16 @@ is bounded by the padded sizes, the kernels skip cells that are not real, and ma
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from stopwav.errors import StopwavError
 from stopwav.losses import cell_kernels as cells
@@ -32,11 +35,9 @@ WORKSPACE_BYTES = 320_000_000
 VALUES = 4096
 # Columns of a block at most; wider rows take several programs.
 MAX_COLUMNS = 1024
-# Columns of sums to inputs: 16 bytes in each of 32 threads, so that one warp adds up a tile without waiting for others.
+# Columns of a tile that a warp adds up: more would not fit its registers.
 SUM_COLUMNS = 64
-PREFETCH = 3
-SUM_WARPS = 1
-# Programs of one warp per multiprocessor that share the tiles of a chunk: enough to hide the latency of memory.
+# Programs per multiprocessor that share the tiles of a chunk at most: with one for each tile none waits for another.
 SUM_PROGRAMS_PER_PROCESSOR = 256
 
 
@@ -61,11 +62,12 @@ def gradients(inputs: Inputs, arguments: Arguments, saved: tuple[Tensor, ...], g
     weights = -grad_losses.to(peaks.dtype)
     arcs = weighted_posteriors(
         *(blank, label, alpha, beta, totals),
-        *(weights, weights * (1 + arguments.fastemit_lambda)),
+        *(weights, weights * (1 + arguments.fastemit_lambda) if arguments.fastemit_lambda else weights),
         *joiner.rows(),
         arguments.lengths,
         "standard",
         inputs.encodings.shape[1] * joiner.positions,
+        packed=arguments.lengths.on_host is not None,
     )
     return joiner.gradients(peaks, spreads, *arcs)
 
@@ -99,13 +101,16 @@ class _Joiner:
         # Padded, so that no load in a product needs a mask: width and vocabulary as depths, and the rows of the weight.
         depth = self._tiles.depth
         self._deep_width, self._deep_symbols = _up(self._width, depth), _up(self._symbols, depth)
-        self.weight = self._padded(inputs.weight) if weight is None else weight
+        self._given_weight, self._padded_weight = inputs.weight, weight
 
-    def _padded(self, weight: Tensor) -> Tensor:
+    @cached_property
+    def weight(self) -> Tensor:
         """The weight in the type of the products, with rows and columns of zeros."""
+        if self._padded_weight is not None:
+            return self._padded_weight
         shape = _up(self._deep_symbols, self._tiles.columns), self._deep_width
-        padded = weight.new_zeros(shape, dtype=self._arguments.arithmetic.dtype)
-        padded[: self._symbols, : self._width] = weight
+        padded = self._given_weight.new_zeros(shape, dtype=self._arguments.arithmetic.dtype)
+        padded[: self._symbols, : self._width] = self._given_weight
         return padded
 
     def rows(self) -> tuple[Tensor, Tensor]:
@@ -114,49 +119,45 @@ class _Joiner:
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Peak, spread, blank score and label score of every real cell."""
-        # Where cells are not all real, what is left out is zero.
+        # Where only the device knows which cells are real, the scores of others are zero.
         new = torch.empty if self._arguments.lengths.on_host is not None else torch.zeros
-        options = {"dtype": self._sum_dtype, "device": self.weight.device}
-        scores = [new(self.packing.cells, **options) for _ in range(4)]
-        fill = self._fill_launcher()
-        tile = self._tiles.scores
+        peaks, spreads, blank, label = (
+            new(self.packing.cells, dtype=self._sum_dtype, device=self._encodings.device) for _ in range(4)
+        )
+        fill, tile = self._fill_launcher(), self._tiles.scores
         score = self._product_launcher(
             products.score_cells, tile, V=self._symbols, DP=self._deep_width, BLANK=self._arguments.blank
         )
-        factors = self._factors(self.weight)
-        step, hidden = self._allocated(self._deep_width * self.weight.element_size(), self._new_hidden)
+        step, hidden = self._allocated(self._deep_width * self._arguments.arithmetic.dtype.itemsize, self._new_hidden)
         for first, size in self._chunks(step):
+            # Before anything else: the device has work while the host prepares the rest.
             fill(hidden, first, size)
             score(
                 (blocks_of(size, tile.rows), 1),
-                *(hidden, *factors, self._bias, self._arguments.targets, *self._maps(), *scores),
-                *(first, size, self._frames, self.positions),
+                *(hidden, *self._factors, self._bias, self._arguments.targets, *self._maps()),
+                *(peaks, spreads, blank, label, first, size, self._frames, self.positions),
             )
-        peaks, spreads, blank, label = scores
         return peaks, spreads, blank, label
 
     def gradients(self, peaks: Tensor, spreads: Tensor, to_blank: Tensor, to_label: Tensor) -> Inputs:
         """The gradient of each input, from those of each cell's blank and label scores."""
-        to_encodings = torch.zeros_like(self._encodings, dtype=self._sum_dtype)
-        to_predictions = torch.zeros_like(self._predictions, dtype=self._sum_dtype)
-        to_weight = self._encodings.new_zeros(self._deep_symbols, self._deep_width, dtype=self._sum_dtype)
         step, buffers = self._allocated(self._gradient_bytes(), self._new_workspace)
         tile = self._tiles.grads
         blocks = blocks_of(self._symbols, tile.columns)
-        bias_parts = to_weight.new_zeros(blocks_of(step, tile.rows), self._deep_symbols)
+        sizes = {"V": self._symbols, "VP": self._deep_symbols, "DP": self._deep_width, "BLANK": self._arguments.blank}
+        differentiate = self._product_launcher(products.logit_gradient, tile, **sizes)
         fill, multiply = self._fill_launcher(), self._multiply_launcher()
-        add_up = self._add_launcher(buffers, to_encodings, to_predictions)
-        differentiate = self._product_launcher(
-            *(products.logit_gradient, tile),
-            **{"V": self._symbols, "VP": self._deep_symbols, "DP": self._deep_width, "BLANK": self._arguments.blank},
+        to_encodings, to_predictions, to_weight, bias_parts = self._zeros(
+            *(self._encodings.shape, self._predictions.shape, (self._deep_symbols, self._deep_width)),
+            (blocks_of(step, tile.rows), self._deep_symbols),
         )
-        factors = self._factors(self.weight)
+        add_up = self._add_launcher(buffers, to_encodings, to_predictions)
         for first, size in self._chunks(step):
             hidden, grads = buffers.hidden[:size], buffers.grads[:size]
             fill(hidden, first, size)
             differentiate(
                 (blocks_of(size, tile.rows) * blocks, 1),
-                *(hidden, *factors, self._bias, self._arguments.targets, *self._maps()),
+                *(hidden, *self._factors, self._bias, self._arguments.targets, *self._maps()),
                 *(peaks, spreads, to_blank, to_label, grads, bias_parts),
                 *(first, size, self._frames, self.positions),
             )
@@ -166,6 +167,12 @@ class _Joiner:
             add_up(first, size)
         to_bias = bias_parts.sum(dim=0)[: self._symbols]
         return Inputs(to_encodings, to_predictions, to_weight[: self._symbols, : self._width].clone(), to_bias)
+
+    def _zeros(self, *shapes: Sequence[int]) -> list[Tensor]:
+        """Tensors of zeros for sums, by one launch; each begins at a multiple of 16 bytes."""
+        counts = [_up(math.prod(shape), 16) for shape in shapes]
+        zeros = self._encodings.new_zeros(sum(counts), dtype=self._sum_dtype).split(counts)
+        return [part[: math.prod(shape)].view(*shape) for part, shape in zip(zeros, shapes, strict=True)]
 
     def _chunks(self, step: int) -> Iterator[tuple[int, int]]:
         """The first cell of each chunk, and its number of cells."""
@@ -189,7 +196,7 @@ class _Joiner:
         """The cells of a chunk: all of equal size, since a small one at the end would leave the device idle."""
         step = -(-self.packing.cells // -(-self.packing.cells // max_cells))
         # And a whole number of tiles on each processor, since the last ones would leave it idle just so.
-        wave = self._tiles.scores.rows * _processors(self.weight.device)
+        wave = self._tiles.scores.rows * _processors(self._encodings.device)
         if self._arguments.chunk_cells is None and wave <= max_cells:
             step = min(_up(step, wave), max_cells // wave * wave)
         return step
@@ -200,22 +207,27 @@ class _Joiner:
         if self._arguments.lengths.on_host is not None:
             # One for each frame and each position of a tile, and half of that again for tiles at the edges.
             sums = sums * 3 * (FRAMES + PLACES) // (4 * FRAMES * PLACES)
-        return (self._deep_width + self._deep_symbols) * self.weight.element_size() + sums
+        return (self._deep_width + self._deep_symbols) * self._arguments.arithmetic.dtype.itemsize + sums
 
     def _new_hidden(self, step: int) -> Tensor:
         """Memory for the activations of a chunk; products read whole tiles."""
         rows = _up(step, max(self._tiles.scores.rows, self._tiles.grads.rows))
-        return self.weight.new_empty(rows, self._deep_width)
+        return self._encodings.new_empty(rows, self._deep_width, dtype=self._arguments.arithmetic.dtype)
 
     def _new_workspace(self, step: int) -> _Workspace:
         hidden = self._new_hidden(step)
-        most = most_parts(self._arguments.lengths, step, self.positions)
-        sums = (
-            hidden.new_empty(count, self._width, dtype=self._sum_dtype) for count in (most.encodings, most.predictions)
+        grads = hidden.new_empty(len(hidden), self._deep_symbols)
+        tiles, *counts = most_parts(self._arguments.lengths, step, self.positions)
+        encoding_sums, prediction_sums = (
+            hidden.new_empty(count, self._width, dtype=self._sum_dtype) for count in counts
         )
-        return _Workspace(hidden, hidden.new_empty(len(hidden), self._deep_symbols), *sums, most.tiles)
+        return _Workspace(hidden, grads, encoding_sums, prediction_sums, tiles)
 
-    def _factors(self, right: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        return self._split(self.weight)
+
+    def _split(self, right: Tensor) -> tuple[Tensor, Tensor]:
         """A right factor for the kernels: as it is, or its upper bits and the rest."""
         if self._tiles.arithmetic != "split":
             return right, right
@@ -225,21 +237,22 @@ class _Joiner:
     def _product_launcher(self, kernel: Any, tile: Tile, **sizes: int) -> Launcher:
         options = {"ARITHMETIC": self._tiles.arithmetic, "SUM_DTYPE": triton_type(self._sum_dtype)}
         block = {"ROWS": tile.rows, "COLUMNS": tile.columns, "BLOCK": tile.depth}
-        return Launcher(kernel, tile.warps, tile.stages, **sizes, **options, **block)
+        return Launcher(kernel, {**sizes, **options, **block}, tile.warps, tile.stages)
 
     def _multiply_launcher(self) -> Callable[[Tensor, Tensor], None]:
         """A function that multiplies the gradient of a chunk's logits by the weight."""
         weight = self.weight[: self._deep_symbols]
         if self._tiles.arithmetic == "ieee":
-            return lambda grads, hidden: torch.mm(grads, weight, out=hidden)
+            return lambda grads, hidden: _multiply(grads, weight, hidden)
         # In TF32 both factors must have the symbols in their rows, or cuBLAS takes one and a half times as long.
         tile = self._tiles.grads
-        turned = weight.new_zeros(_up(self._deep_width, tile.columns), self._deep_symbols)
-        turned[: self._deep_width] = weight.T
+        turned = weight.T.contiguous()
+        if self._deep_width % tile.columns:
+            turned = functional.pad(turned, (0, 0, 0, -self._deep_width % tile.columns))
         if self._tiles.arithmetic == "tf32":
-            return lambda grads, hidden: torch.mm(grads, turned[: self._deep_width].T, out=hidden)
+            return lambda grads, hidden: _multiply(grads, turned[: self._deep_width].T, hidden)
         launch = self._product_launcher(products.multiply, tile, VP=self._deep_symbols, DP=self._deep_width)
-        factors = self._factors(turned)
+        factors = self._split(turned)
 
         def multiply(grads: Tensor, hidden: Tensor) -> None:
             programs = blocks_of(len(grads), tile.rows) * blocks_of(self._deep_width, tile.columns)
@@ -254,7 +267,7 @@ class _Joiner:
         rows = max(1, VALUES // columns)
         options = {"D": self._width, "DP": width, "ACTIVATION": self._arguments.activation}
         block = {"SUM_DTYPE": triton_type(self._sum_dtype), "ROWS": rows, "COLUMNS": columns}
-        launch = Launcher(cells.pack_hidden, **options, **block)
+        launch = Launcher(cells.pack_hidden, {**options, **block})
 
         def fill(hidden: Tensor, first: int, size: int) -> None:
             launch(
@@ -272,28 +285,24 @@ class _Joiner:
         columns = min(SUM_COLUMNS, max(16, next_power_of_2(self._width)))
         blocks = blocks_of(self._width, columns)
         programs = min(buffers.tiles, blocks_of(SUM_PROGRAMS_PER_PROCESSOR * _processors(to_encodings.device), blocks))
-        tile = {"FRAMES": FRAMES, "PLACES": PLACES, "COLUMNS": columns}
-        sum_dtype = triton_type(self._sum_dtype)
-        add_up_tiles = Launcher(
-            *(sums.add_up_tiles, SUM_WARPS),
-            **{"D": self._width, "DP": self._deep_width, "ACTIVATION": self._arguments.activation},
-            **{"SUM_DTYPE": sum_dtype, **tile, "PREFETCH": PREFETCH},
-        )
-        add_up_parts = Launcher(sums.add_up_parts, 1, D=self._width, SUM_DTYPE=sum_dtype, **tile)
+        tile = {"SUM_DTYPE": triton_type(self._sum_dtype), "FRAMES": FRAMES, "PLACES": PLACES, "COLUMNS": columns}
+        sizes = {"D": self._width, "DP": self._deep_width, "ACTIVATION": self._arguments.activation}
+        add_up_tiles = Launcher(sums.add_up_tiles, {**sizes, **tile}, warps=1)
+        add_up_parts = Launcher(sums.add_up_parts, {"D": self._width, **tile}, warps=1)
         parts = buffers.encoding_sums, buffers.prediction_sums
         packing, frames = self.packing, self._arguments.lengths.frames
         maps = (
             *(packing.encoding_rows, packing.starts, packing.widths, frames),
             *(packing.tiles, packing.encoding_parts, packing.prediction_parts),
         )
-        sizes = self._batch, self._frames, self.positions
+        bounds = self._batch, self._frames, self.positions
 
         def add_up(first: int, size: int) -> None:
             add_up_tiles(
                 (programs, blocks),
-                *(buffers.hidden, self._encodings, self._predictions, *parts, *maps, first, size, *sizes),
+                *(buffers.hidden, self._encodings, self._predictions, *parts, *maps, first, size, *bounds),
             )
-            add_up_parts((programs, blocks), *(*parts, to_encodings, to_predictions, *maps, first, size, *sizes))
+            add_up_parts((programs, blocks), *(*parts, to_encodings, to_predictions, *maps, first, size, *bounds))
 
         return add_up
 
@@ -301,11 +310,16 @@ class _Joiner:
         return self.packing.widths, self.packing.encoding_rows, self.packing.prediction_rows
 
 
+def _multiply(left: Tensor, right: Tensor, result: Tensor) -> None:
+    torch.mm(left, right, out=result)
+
+
 def _up(value: int, multiple: int) -> int:
     """The next multiple."""
     return -(-value // multiple) * multiple
 
 
+@cache
 def _processors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1  # interpreted
