@@ -137,6 +137,7 @@ COMPARABLE = Comparable(
     ),
     items=_items,
     item_settings=_engine_settings,
+    model_settings=("precision", "device"),
     error_rates=(WER, CER),
     rounds_add_utterances=True,
 )

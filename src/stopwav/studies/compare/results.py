@@ -29,6 +29,7 @@ from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_f
 from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_run, rounds_of
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
 from stopwav.studies.definition import ERROR_RATES
+from stopwav.studies.engine_names import engine_settings
 from stopwav.studies.error_rates import error_rates
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
@@ -71,6 +72,7 @@ def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution
     params: dict[str, Any] = {
         "kind": "engine",
         "engine": dict(engine.info),
+        "setting": engine_settings({"engines": data.spec.engines})[engine.name],
         "corpus": data.spec.corpus,
         "samples": len(engine.samples),
         "utterances": len({sample.utterance.id for sample in engine.samples}),

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from string import ascii_lowercase
 
-from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
-from stopwav.report.text import DASH, amount_text, counted, effect_text, format_bytes, format_interval, verdict_text
+from stopwav.report.document import (
+    EVERYWHERE,
+    PAGE,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figures,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Section,
+    Table,
+)
+from stopwav.report.text import (
+    DASH,
+    amount_text,
+    counted,
+    effect_text,
+    format_bytes,
+    format_interval,
+    listed,
+    verdict_text,
+)
 from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import NEITHER_IS_BETTER, WORDS, Change
 from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
 from stopwav.studies.diff.baseline import Baseline, BaselineComparison
 from stopwav.studies.diff.condition import ConditionOutcome
-from stopwav.studies.diff.diff import Diff, ItemDiff
+from stopwav.studies.diff.diff import Diff, Diffs, ItemDiff
 from stopwav.studies.diff.gate import Gate, RaceFacts
 from stopwav.studies.diff.requirements import Requirements
 from stopwav.studies.study import find_study
@@ -47,10 +72,81 @@ MOST_DECIMALS = 4
 MOST_PART_FINDINGS = 5
 
 
-def diff_document(diff: Diff) -> Document:
-    """Return where the runs lie, a table per item, why numbers are missing, and a sentence per item."""
-    places = (Note(f"a: {diff.a}", quiet=False), Note(f"b: {diff.b}", quiet=False))
-    return _document("diff", diff, places, (), _unpaired(diff))
+def diff_document(compared: Diff | Diffs) -> Document:
+    """Return where the runs lie, a table per item, why numbers are missing, and a sentence per item.
+
+    On the page, a chart of every ratio with its interval stands above the tables.
+    """
+    diffs = (compared,) if isinstance(compared, Diff) else compared.diffs
+    places = [Note(f"a: {diffs[0].a}", quiet=False)]
+    places += [Note(f"{letter}: {diff.b}", quiet=False) for letter, diff in lettered(diffs)]
+    title = f"{diffs[0].study.capitalize()} runs compared: {listed([path.stem for path in _paths(diffs)])}"
+    figures = Section("At a glance", (Figures((("ratios-*",),)),), media=PAGE)
+    if len(diffs) == 1:
+        return _document(title, diffs[0], (*places, figures), (), _unpaired(diffs[0]))
+    return _side_by_side(title, diffs, (*places, figures))
+
+
+def lettered(diffs: Sequence[Diff]) -> list[tuple[str, Diff]]:
+    """Return each comparison with the letter of its run: b, c and so on; beyond z a number."""
+    letters = [*ascii_lowercase[1:], *(f"run {number}" for number in range(len(ascii_lowercase) + 1, len(diffs) + 2))]
+    return list(zip(letters, diffs, strict=False))
+
+
+def _paths(diffs: Sequence[Diff]) -> list[Path]:
+    return [diffs[0].a, *(diff.b for diff in diffs)]
+
+
+def _side_by_side(title: str, diffs: Sequence[Diff], places: Sequence[Block]) -> Document:
+    """Several runs against the first: a table per item, in which each run has its ratios and verdicts."""
+    definitions = find_study(diffs[0].study).definitions
+    wholes = [[item for item in diff.items if not item.part] for diff in diffs]
+    names = dict.fromkeys(item.name for items in wholes for item in items)
+    letters = [letter for letter, _ in lettered(diffs)]
+    parts: list[Block] = []
+    findings: list[str] = []
+    for letter, diff in lettered(diffs):
+        of_run = [item for item in diff.items if item.part]
+        parts += _part_tables(of_run, definitions, f"{letter}: ")
+        findings += [
+            *(f"{letter}, {item.name}: {_finding(item.changes, definitions)}" for item in diff.items if not item.part),
+            *(f"{letter}, {finding}" for finding in _part_findings(of_run, definitions)),
+        ]
+    tables = [_table_of_runs(name, letters, wholes, definitions) for name in names]
+    reasons = dict.fromkeys(reason for diff in diffs for reason in _reasons(diff, definitions))
+    remarks = [f"{letter}: {remark}" for letter, diff in lettered(diffs) for remark in _remarks(diff)]
+    return Document(
+        title,
+        (
+            *places,
+            *tables,
+            *parts,
+            Note(_unpaired(diffs[0])),
+            Missing(tuple(reasons), media=EVERYWHERE),
+            *((Lines("Read with care", tuple(remarks)),) if remarks else ()),
+        ),
+        findings=tuple(findings),
+    )
+
+
+def _table_of_runs(
+    name: str, letters: Sequence[str], wholes: Sequence[Sequence[ItemDiff]], definitions: Definitions
+) -> Table:
+    """One item: a row per metric, and for each run its ratio to the first and the verdict."""
+    found = [next((item for item in items if item.name == name), None) for items in wholes]
+    by_metric = [{} if item is None else {change.metric: change for change in item.changes} for item in found]
+    rows = []
+    for metric in dict.fromkeys(metric for changes in by_metric for metric in changes):
+        own = [changes.get(metric) for changes in by_metric]
+        known = next(change for change in own if change is not None)
+        texts = [definitions.short_title(metric), amount_text(known, known.a)]
+        for change in own:
+            texts += [DASH, ""] if change is None else [effect_text(change), verdict_text(change)]
+        rows.append(Row(tuple(map(Cell, texts))))
+    columns = [*_COLUMNS[:2]]
+    for letter in letters:
+        columns += [Column(f"{letter} / a"), Column("verdict", "left", fold=True)]
+    return Table(tuple(columns), tuple(rows), title=name)
 
 
 def gate_document(gate: Gate) -> Document:
@@ -164,7 +260,7 @@ def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence
     )
 
 
-def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[Block]:
+def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions, of: str = "") -> Iterator[Block]:
     """A table per metric of parts, as they stand in the tree."""
     shown = _shown_parts(parts)
     for metric in dict.fromkeys(change.metric for item in shown for change in item.changes):
@@ -175,7 +271,7 @@ def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterato
             if change.metric == metric
         ]
         columns = (Column("part", "left", fold=True, least=20), *_COLUMNS[1:])
-        yield Table(columns, tuple(rows), title=definitions.short_title(metric))
+        yield Table(columns, tuple(rows), title=f"{of}{definitions.short_title(metric)}")
     if len(shown) < len(parts):
         yield Note(f"{len(shown)} of {len(parts)} parts: the outermost, and those that changed; --json has all")
 

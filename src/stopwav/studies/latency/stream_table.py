@@ -11,7 +11,8 @@ from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.events import Trace
 from stopwav.speech.stored_trace import trace_from_json, trace_lists
-from stopwav.studies.corpus_header import engine_names, header_utterances
+from stopwav.studies.corpus_header import header_utterances
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.stream_table import StreamFaultError, StreamTable, StreamTableBuilder
 
 _TABLES: WeakKeyDictionary[Record, tuple[int, dict[str, StreamTable]]] = WeakKeyDictionary()

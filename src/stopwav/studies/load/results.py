@@ -27,7 +27,7 @@ def load_results(record: Record) -> list[Result]:
     tables, pieces = level_tables(record), level_pieces(record)
     states = target_states(record, spec)
     results = []
-    for target in spec.targets:
+    for target in spec.names:
         own = {key: pieces[key] for key in pieces if key[0] == target}
         results.append(_capacity(record, spec, target, states[target], own))
         results += [_level(record, spec, key, tables.get(key), own[key]) for key in own]
@@ -106,7 +106,13 @@ def _capacity(
         )
     return Result(
         name=target,
-        params={"target": target, "objective": spec.objective.text, "pace": spec.pace, "levels": len(state.judgements)},
+        params={
+            "target": target,
+            "setting": spec.setting_of(target),
+            "objective": spec.objective.text,
+            "pace": spec.pace,
+            "levels": len(state.judgements),
+        },
         status="ok" if state.judgements else failed[0].status if failed else "skipped",
         metrics={"capacity": capacity_estimate(spec, state)},
         warnings=tuple(dict.fromkeys(warnings)),

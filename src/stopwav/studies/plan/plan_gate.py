@@ -11,8 +11,8 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.studies.comparable import Comparable
 from stopwav.studies.diff.condition import Condition, check_condition, parse_condition
-from stopwav.studies.diff.diff import comparable_of
 from stopwav.studies.diff.gate import CONDITIONS, Gate, thresholds_of
+from stopwav.studies.diff.items import comparable_of
 from stopwav.studies.diff.race import Terms, is_decided, judge_race
 from stopwav.studies.diff.requirements import Requirements, gate_conditions
 from stopwav.studies.plan.yaml_file import Node, shown
