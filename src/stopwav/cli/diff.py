@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stopwav.cli.options import Json
+from stopwav.cli.options import EveryMetric, Json
 from stopwav.errors import StopwavError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def diff(
     threshold: Threshold = "1%",
     html: Annotated[Path | None, typer.Option(help="Write a page with charts in place of the tables.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead of tables.")] = False,
+    every_metric: EveryMetric = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -62,7 +63,7 @@ def diff(
 
         print_text(render_markdown(diff_document(compared)))
     elif html is None:
-        show_document(diff_document(compared))
+        show_document(diff_document(compared), every_metric=every_metric)
 
 
 def _write_page(compared: Diffs, path: Path, runs: list[Path]) -> None:

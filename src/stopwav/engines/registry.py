@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
-from stopwav.engines.label import read_label
+from stopwav.engines.label import check_label, read_label
 from stopwav.engines.protocol import AudioProcessor, DescriptionError, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
 
@@ -119,6 +119,7 @@ class EngineSpec:
 
 def parse_spec(text: str) -> EngineSpec:
     """Parse `[LABEL=]NAME[:SOURCE][,key=value…]`."""
+    check_label(text)
     head, *pairs = read_label(text).setting.split(",")
     name, _, source = head.partition(":")
     if not name:

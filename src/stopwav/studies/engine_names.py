@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from stopwav.engines.label import read_label
-from stopwav.errors import StopwavError
 
 
 def engine_names(engines: Sequence[str]) -> list[str]:
@@ -38,12 +37,14 @@ def is_own_name(name: str, setting: str) -> bool:
     return name == setting or name.startswith(f"{setting}#")
 
 
+def _listed(engines: Any) -> Any:
+    """The engines as a list; one alone may be a text."""
+    return [engines] if isinstance(engines, str) else engines
+
+
 def _with_names(engines: list[str]) -> list[str]:
     """The engines, if each has a name of its own."""
-    try:
-        labels = [read_label(engine) for engine in engines]
-    except StopwavError as error:
-        raise ValueError(str(error)) from None
+    labels = [read_label(engine) for engine in engines]
     for position, own in enumerate(labels):
         for other in labels[:position]:
             # The same text twice is an engine that is compared with itself; its names are numbered.
@@ -54,4 +55,4 @@ def _with_names(engines: list[str]) -> list[str]:
 
 
 # The setting of a study that names engines; each has a name of its own in the results.
-EngineList = Annotated[list[str], AfterValidator(_with_names)]
+EngineList = Annotated[list[str], BeforeValidator(_listed), AfterValidator(_with_names)]

@@ -277,7 +277,7 @@ def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:
     if inputs > different:
         yield Caution(
             "samples-repeat",
-            f"{inputs} samples of {different} different utterances: each is used {inputs // different} times or more, "
+            f"{inputs} samples of {different} different utterance{'' if different == 1 else 's'}: each is used {inputs // different} times or more, "
             "and intervals rest on the utterances",
         )
     yield from _difference_warnings(record, data.engines)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Record, Result
 from stopwav.report.document import (
+    BRIEF,
     Block,
     Cell,
     Column,
@@ -24,6 +25,7 @@ from stopwav.report.document import (
     Source,
     Table,
     Timelines,
+    in_detail,
 )
 from stopwav.report.text import (
     change_estimate,
@@ -41,7 +43,14 @@ from stopwav.stats import UNDECIDED, Estimate
 from stopwav.stats.change import Change
 from stopwav.stats.rule import rule_text
 from stopwav.studies.latency.chunk_definitions import REMOTE_CODE
-from stopwav.studies.latency.definitions import DEFINITIONS, definition_of, glance, label_of, shown_sections
+from stopwav.studies.latency.definitions import (
+    DEFINITIONS,
+    brief_metrics,
+    definition_of,
+    glance,
+    label_of,
+    shown_sections,
+)
 from stopwav.studies.latency.explain import Explanation, Gain, explanation_reasons
 from stopwav.studies.latency.missing_reasons import missing_reasons
 from stopwav.studies.latency.pairs import EngineVerdict, EngineVerdicts, more_time
@@ -159,12 +168,14 @@ def _text_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
     measured = [result for result in shown if result.metrics]
     if measured:
         yield Note(_settings_line(measured[0]), quiet=False)
-        yield _numbers(measured, page=False)
-        yield Missing(tuple(missing_reasons(measured)))
+        brief = brief_metrics(measured)
+        yield _brief_numbers(measured, brief)
+        yield Missing(tuple(missing_reasons(measured, brief)), media=BRIEF)
+        yield from in_detail((_numbers(measured, page=False), Missing(tuple(missing_reasons(measured)))))
     if explanation is not None:
         yield from _explanation_blocks(explanation, f"What would help {explanation.base}")
     if verdicts is not None:
-        yield from _verdict_blocks(verdicts, f"Against {verdicts.base}")
+        yield from in_detail(_verdict_blocks(verdicts, f"Against {verdicts.base}"))
 
 
 def _verdict_blocks(verdicts: EngineVerdicts, title: str) -> Iterator[Block]:
@@ -190,6 +201,16 @@ def _settings_line(result: Result) -> str:
         f"audio, {counted(params['words'], 'word') if params['transcripts'] else 'no transcripts'}, "
         f"{params['pace']} pace, {counted(params['rounds'], 'round')}; [95 % CI]"
     )
+
+
+def _brief_numbers(results: Sequence[Result], metrics: Mapping[str, str]) -> Table:
+    """The few rows that a terminal begins with, a column per engine."""
+    rows = [
+        Row((Cell(label_of(metric, unit)), *(_cell(result, metric) for result in results)))
+        for metric, unit in metrics.items()
+    ]
+    columns = (Column("", "left", fold=True, least=26), *(Column(result.name) for result in results))
+    return Table(columns, tuple(rows), media=BRIEF)
 
 
 def _numbers(results: Sequence[Result], *, page: bool) -> Table:
@@ -225,12 +246,15 @@ def _cell(result: Result, metric: str) -> Cell:
 
 def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]:
     if explanation.gains:
+        yield _brief_gains(explanation, title)
         yield _long_table(explanation, title)
         yield _wide_table(explanation, title)
+    yield Note(f"wait: change of {definition_of(explanation.felt).title}", media=BRIEF)
     yield Note(
-        f"wait: change of {definition_of(explanation.felt).title}; ALGO: the algorithm's part of that change, by "
+        media=("terminal", "markdown", "page"),
+        text=f"wait: change of {definition_of(explanation.felt).title}; ALGO: the algorithm's part of that change, by "
         "definition; ×: chunk latency relative to the engine as it is; paired by round, log ratios "
-        f"({_rule(explanation)}; WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together"
+        f"({_rule(explanation)}; WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together",
     )
     reasons = tuple(explanation_reasons(explanation))
     if reasons:
@@ -240,6 +264,16 @@ def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]
 
 def _rule(explanation: Explanation) -> str:
     return rule_text(next((gain.felt.rule for gain in explanation.gains if gain.felt.rule), "fixed"))
+
+
+def _brief_gains(explanation: Explanation, title: str) -> Table:
+    """A row per setting: what it does to the wait."""
+    rows = []
+    for gain in explanation.gains:
+        _, change, verdict = _changes(gain)[0]
+        rows.append(Row(tuple(map(Cell, (gain.setting, change, verdict)))))
+    columns = (Column("setting", "left", fold=True), Column("wait, ms"), Column("verdict", "left", fold=True))
+    return Table(columns, tuple(rows), title=title, media=BRIEF)
 
 
 def _long_table(explanation: Explanation, title: str) -> Table:

@@ -73,7 +73,8 @@ def capacity_estimate(spec: LoadSpec, state: TargetState) -> Estimate:
     n = sum(state.rounds.values())
     high = None if found.surely_not is None else float(found.surely_not - 1)
     if high is None and all(state.judgements[streams].verdict == "holds" for streams in valid):
-        note = f"at least: no more than {most} streams were tried"
+        tried = "1 stream was" if most == 1 else f"{most} streams were"
+        note = f"at least: no more than {tried} tried"
         return Estimate(float(found.holds), float(found.surely), n=n, unit="streams", note=note, code="at-least")
     if high is None:
         return Estimate(

@@ -8,6 +8,7 @@ from typing import Any, cast
 from stopwav.piece import Piece
 from stopwav.record import Record, Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
     Block,
@@ -21,6 +22,7 @@ from stopwav.report.document import (
     Row,
     Section,
     Table,
+    in_detail,
 )
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
 from stopwav.studies.loss.open_pairs import open_text, verdict_text
@@ -54,6 +56,10 @@ _LEGEND = {
 }
 
 
+# Losses that a terminal begins with.
+BRIEF_ROWS = 6
+
+
 def loss_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tables, a legend of their marks, charts, and a sentence on each finding."""
     results, spec = run.results, run.record.header.spec
@@ -71,7 +77,8 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         blocks=(
             Note(_settings_line(results), quiet=False, media=TEXT),
             *_size_note(run.record),
-            Section("The losses", (*tables, *legend, note)),
+            *(_brief_table(group) for group in groups),
+            Section("The losses", (*in_detail((*tables, *legend)), note)),
             Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
             *_profiles(run.record),
         ),
@@ -188,6 +195,20 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
     padding = _padding_text(next((result for result in group if result.metrics), group[0]))
     return Table(tuple(columns), rows, title=setting_text(group[0]), label=1), Note(padding)
+
+
+def _brief_table(group: Sequence[Result]) -> Table:
+    """The first rows, without forward and backward: what a terminal begins with."""
+    shown = [result for result in group if result.metrics][:BRIEF_ROWS]
+    rows = [Row((*(cells := _cells(result, group, largest=False))[:3], cells[5], cells[6])) for result in shown]
+    columns = (
+        Column("rank", "left"),
+        Column("loss", "left", fold=True),
+        *map(Column, ("step, ms", "peak memory", "max relative error")),
+    )
+    left = len(group) - len(shown)
+    notes = (f"{counted(left, 'more loss', 'more losses')}: --all",) if left else ()
+    return Table(columns, tuple(rows), title=setting_text(group[0]), label=1, notes=notes, media=BRIEF)
 
 
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:

@@ -11,6 +11,7 @@ from stopwav.errors import StopwavError
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
     Block,
@@ -24,6 +25,7 @@ from stopwav.report.document import (
     Row,
     Section,
     Table,
+    in_detail,
 )
 from stopwav.report.text import DASH, ROUGH, counted, format_bytes, format_number, format_value, plain
 from stopwav.stats import Estimate
@@ -33,6 +35,8 @@ from stopwav.studies.study import StudyRun
 # A mark at the share, explained below the table.
 DOUBT = "~"
 _DOUBT_NOTE = f"{DOUBT} a share that cannot be trusted: hooks cost about as much, or it varies by more than itself"
+# Rows that a terminal begins with, and the least share of them.
+MOST_BRIEF, LEAST_BRIEF_SHARE = 8, 0.01
 # Operators and modules of a profiled step that are listed.
 MOST_PROFILED = 10
 MOST_PROFILED_ON_PAGE = 20
@@ -57,11 +61,12 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
         title=title,
         blocks=(
             *settings,
-            Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree, detail))),
-            *_labels(tree),
+            *_brief(tree, detail),
+            Section("The step, row by row", _rows_in_detail(tree, detail)),
+            *in_detail(_labels(tree)),
             Section("At a glance", (Figures((("*",),)),), media=PAGE),
             *_processes(tree),
-            *_profile(tree.step, detail),
+            *in_detail(_profile(tree.step, detail)),
         ),
         findings=tuple(_findings(tree)),
         record=run.record,
@@ -131,6 +136,24 @@ def _tree_table(rows: Sequence[TreeRow]) -> Table:
         Column("layers", "left", wide=True),
     )
     return Table(columns, tuple(_tree_row(row) for row in rows))
+
+
+def _brief(tree: StepTree, detail: Detail) -> list[Block]:
+    """The outermost rows that take a share worth reading: what a terminal begins with."""
+    if detail.unfold:
+        return []
+    rows = [
+        row
+        for row in tree.shown()
+        if row.depth <= 1 and (row.result.metrics["share"].value or 0.0) >= LEAST_BRIEF_SHARE
+    ]
+    table = replace(_tree_table(rows[:MOST_BRIEF]), media=BRIEF)
+    return [table, Note(_phases(tree.step), quiet=False, media=BRIEF)]
+
+
+def _rows_in_detail(tree: StepTree, detail: Detail) -> tuple[Block, ...]:
+    blocks: list[Block] = [_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree, detail)]
+    return tuple(blocks) if detail.unfold else in_detail(blocks)
 
 
 def _tree_row(row: TreeRow) -> Row:
