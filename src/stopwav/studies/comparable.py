@@ -77,6 +77,8 @@ class Comparable:
     models: Callable[[Record], Mapping[str, str]] = lambda record: engine_settings(record.header.spec)
     # Those of `item_settings` that a model brings with it: they may differ where it does.
     model_settings: tuple[str, ...] = ()
+    # Whether its items are engines that can take turns in one run, for a race.
+    races: bool = False
     # The metrics that mean something else where a setting differs, by that setting.
     bound_metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # The rates of errors that are compared by utterance, such as "wer".

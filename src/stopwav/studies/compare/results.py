@@ -275,10 +275,11 @@ def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:
         yield Caution("corpus", f"{problem['where']}: {problem['message']}")
     inputs, different = len(record.header.corpus["inputs"]), len(record.header.corpus["utterances"])
     if inputs > different:
+        of = "1 utterance" if different == 1 else f"{different} different utterances"
         yield Caution(
             "samples-repeat",
-            f"{inputs} samples of {different} different utterance{'' if different == 1 else 's'}: each is used {inputs // different} times or more, "
-            "and intervals rest on the utterances",
+            f"{inputs} samples of {of}: each is used {inputs // different} times or more, and intervals rest on the "
+            "utterances",
         )
     yield from _difference_warnings(record, data.engines)
     if data.energy is not None and data.energy.log_fault:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_lowercase
@@ -27,20 +26,13 @@ from stopwav.report.text import (
     amount_text,
     counted,
     effect_text,
-    format_bytes,
-    format_interval,
     listed,
     verdict_text,
 )
 from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import NEITHER_IS_BETTER, WORDS, Change
-from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
-from stopwav.studies.diff.baseline import Baseline, BaselineComparison
-from stopwav.studies.diff.condition import ConditionOutcome
 from stopwav.studies.diff.diff import Diff, Diffs, ItemDiff
-from stopwav.studies.diff.gate import Gate, RaceFacts
-from stopwav.studies.diff.requirements import Requirements
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
@@ -50,25 +42,15 @@ _COLUMNS = (
     Column("b / a [interval]"),
     Column("verdict", "left", fold=True),
 )
-_REQUIREMENT_COLUMNS = (
-    Column("condition", "left", fold=True, least=20),
-    Column("result", "left", fold=True),
-    Column("value [95 % CI]"),
-    Column("outcome", "left", fold=True),
-)
-_UNMET = {"fails": "failed", "absent": "failed, as a number is missing", "undecided": "undecided"}
-_BY_INTERVAL = "a condition holds where the whole 95 % interval does, and fails where none of it does"
 # How far the interval of two separate runs reaches, by rule; that of a race is named by the rule alone.
 _UNPAIRED: dict[Rule, str] = {
     "fixed": "Welch's t on log round values",
     "anytime": f"log round values, {rule_text('anytime')}",
 }
-_HOLM = "Holm over all rows: 95 % for all of them together"
+HOLM = "Holm over all rows: 95 % for all of them together"
 _CLAIMS = tuple(dict.fromkeys(word for words in WORDS.values() for word in reversed(words)))
 # A step has hundreds of rows: those at these depths are shown, unless they are more than so many, and what changed.
 OUTERMOST, MOST_PARTS = 1, 40
-# A real-time factor may be as small as a hundredth, and its limit too.
-MOST_DECIMALS = 4
 MOST_PART_FINDINGS = 5
 
 
@@ -83,7 +65,7 @@ def diff_document(compared: Diff | Diffs) -> Document:
     title = f"{diffs[0].study.capitalize()} runs compared: {listed([path.stem for path in _paths(diffs)])}"
     figures = Section("At a glance", (Figures((("ratios-*",),)),), media=PAGE)
     if len(diffs) == 1:
-        return _document(title, diffs[0], (*places, figures), (), _unpaired(diffs[0]))
+        return changes_document(title, diffs[0], (*places, figures), (), unpaired_text(diffs[0]))
     return _side_by_side(title, diffs, (*places, figures))
 
 
@@ -121,7 +103,7 @@ def _side_by_side(title: str, diffs: Sequence[Diff], places: Sequence[Block]) ->
             *places,
             *tables,
             *parts,
-            Note(_unpaired(diffs[0])),
+            Note(unpaired_text(diffs[0])),
             Missing(tuple(reasons), media=EVERYWHERE),
             *((Lines("Read with care", tuple(remarks)),) if remarks else ()),
         ),
@@ -149,95 +131,13 @@ def _table_of_runs(
     return Table(tuple(columns), tuple(rows), title=name)
 
 
-def gate_document(gate: Gate) -> Document:
-    """Return the comparison with the baseline, whether the run holds against it, and which conditions are violated."""
-    diff = gate.diff
-    places: tuple[Note, ...] = (
-        Note(f"a, the baseline: {diff.a}", quiet=False),
-        Note(f"b, the run: {diff.b}", quiet=False),
-    )
-    if gate.race is not None:
-        places = (
-            Note(f"a, the baseline: {gate.race.base}", quiet=False),
-            Note(f"b, the change: {gate.race.change}", quiet=False),
-            Note(f"run file: {diff.b} ({gate.race.extent})", quiet=False),
-        )
-    outcome = "passed" if gate.passed else "failed"
-    return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)), _method(gate))
+def unpaired_text(diff: Diff) -> str:
+    """Return how the changes between two runs were decided."""
+    return f"unpaired: two separate runs, {_UNPAIRED[diff.rule]} (WER, CER: paired, by utterance); {HOLM}"
 
 
-def requirements_document(requirements: Requirements) -> Document:
-    """Return each condition with the numbers that it is judged by, and whether all hold."""
-    definitions = find_study(requirements.study).definitions
-    rows = [
-        (
-            judged.condition.text,
-            judged.name or DASH,
-            _measured(judged, definitions),
-            judged.outcome if judged.outcome in ("holds", "fails") else f"{judged.outcome}: {judged.reason}",
-        )
-        for judged in requirements.outcomes
-    ]
-    table = Table(_REQUIREMENT_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows))
-    outcome = "passed" if requirements.passed else _UNMET[requirements.outcome]
-    return Document(
-        f"gate {outcome}",
-        (Note(f"the run: {requirements.run}", quiet=False), table, Note(_BY_INTERVAL)),
-        findings=(f"stopwav gate: {outcome}",),
-    )
-
-
-def _measured(judged: ConditionOutcome, definitions: Definitions) -> str:
-    """The number with its interval; a share in percent, as tables show it."""
-    estimate, definition = judged.estimate, definitions.find(judged.condition.limit.metric)
-    if estimate.value is None:
-        return DASH
-    if estimate.unit == "B":
-        return format_bytes(estimate.value)
-    is_share = definition is not None and definition.is_share
-    scale, unit = (100.0, "%") if is_share else (1.0, estimate.unit)
-    return f"{format_interval(estimate, scale, MOST_DECIMALS)} {unit}".rstrip()
-
-
-def _method(gate: Gate) -> str:
-    if gate.race is None:
-        return _unpaired(gate.diff)
-    how = f"paired by round: a and b took turns in one run; log round values, {rule_text(gate.diff.rule)}"
-    return f"{how} (WER, CER: by utterance); {_HOLM}"
-
-
-def _unpaired(diff: Diff) -> str:
-    return f"unpaired: two separate runs, {_UNPAIRED[diff.rule]} (WER, CER: paired, by utterance); {_HOLM}"
-
-
-def baseline_document(compared: BaselineComparison) -> Document:
-    """Return the gate of a run and its baseline; without one, what there is none of."""
-    if compared.gate is not None:
-        return gate_document(compared.gate)
-    return Document("gate: no baseline", findings=("stopwav gate: no baseline", compared.reason))
-
-
-def baselines_document(baselines: Sequence[Baseline], folder: str, here: str) -> Document:
-    """Return the baselines of a folder, a row each; `here` is the fingerprint of this machine."""
-    rows = [
-        Row(
-            (
-                Cell(baseline.name),
-                Cell(baseline.study),
-                Cell(f"{baseline.machine}{' (this one)' if baseline.machine == here else ''}"),
-                Cell(baseline.cpu),
-                Cell(baseline.started[:16].replace("T", " ")),
-                Cell(str(baseline.path)),
-            )
-        )
-        for baseline in baselines
-    ]
-    headings = ("name", "study", "machine", "processor", "started, UTC", "run file")
-    table = Table(tuple(Column(heading, "left", fold=True) for heading in headings), tuple(rows))
-    return Document(f"Baselines in {folder}", (table,) if rows else (Note("none", quiet=False),))
-
-
-def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
+def changes_document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
+    """Return the changes from one run to another, with what was decided of them on top."""
     definitions = find_study(diff.study).definitions
     wholes, parts = ([item for item in diff.items if bool(item.part) == is_part] for is_part in (False, True))
     tables = tuple(_table(item.name, item.changes, definitions) for item in wholes if item.changes)
@@ -349,32 +249,3 @@ def _remarks(diff: Diff) -> Iterator[str]:
     yield from (f"only in a: {name}" for name in diff.only_a)
     yield from (f"only in b: {name}" for name in diff.only_b)
     yield from diff.remarks
-
-
-def _conditions(gate: Gate) -> Iterator[str]:
-    """The violated conditions, the number of undecided verdicts, and the conditions asked for."""
-    definitions = find_study(gate.diff.study).definitions
-    for failure in gate.failures:
-        about = definitions.short_title(failure.metric) if failure.metric else failure.message
-        yield f"{failure.condition}, {about}: {failure.name}"
-    if gate.undecided:
-        verb = "is" if len(gate.undecided) == 1 else "are"
-        yield f"{len(gate.undecided)} {verb} undecided, which never fails"
-    if gate.race is not None and gate.race.open:
-        yield f"open: {', '.join(gate.race.open)}; {_remedy(gate.race)}"
-    yield f"fails on {', '.join(gate.fail_on)}"
-
-
-def _remedy(race: RaceFacts) -> str:
-    """What should decide the conditions that are open."""
-    if race.more_rounds is None:
-        return "more rounds would not decide: a larger --threshold, or more utterances"
-    rounds = counted(race.more_rounds, "more round")
-    if race.more_s is None or race.total_s is None:
-        return f"{rounds} should decide"
-    return f"{rounds}, about {time_text(race.more_s)} more, should decide: --resume --budget {_budget(race.total_s)}"
-
-
-def _budget(seconds: float) -> str:
-    """A time that --budget takes, rounded up: whole minutes, below one of them tens of seconds."""
-    return f"{10 * math.ceil(seconds / 10)}s" if seconds <= 60 else f"{math.ceil(seconds / 60)}min"

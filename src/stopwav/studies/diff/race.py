@@ -113,7 +113,7 @@ def is_decided(record: Record, terms: Terms) -> bool:
 
 def _checked(study: Study, engines: list[str], settings: Mapping[str, Any]) -> StudySpec:
     """The settings of the run; an error where the study cannot have two engines take turns, or lacks a setting."""
-    if study.comparable is None or "until" not in study.spec.model_fields or "engines" not in study.spec.model_fields:
+    if study.comparable is None or not study.comparable.races:
         raise StopwavError(f"--study {study.name}: it does not measure two engines in one run; use latency or compare")
     return checked(study.spec, engines=engines, **settings)
 

@@ -13,7 +13,8 @@ from stopwav.record import Result
 from stopwav.report.chart import TICKS, VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes
 from stopwav.stats import UNDECIDED
-from stopwav.studies.grid.document import GridLayout, cell_text, fit_text, grid_layouts, pace_note
+from stopwav.studies.grid.document import fit_text, pace_note
+from stopwav.studies.grid.layout_document import GridLayout, cell_text, grid_layouts
 from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 

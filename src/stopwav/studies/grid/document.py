@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,44 +34,30 @@ from stopwav.report.text import (
     listed,
     plain,
 )
-from stopwav.stats import UNDECIDED
 from stopwav.stats.rule import rule_text
 from stopwav.studies.budget import PRECISION, spent_s, time_text
 from stopwav.studies.grid.absence import budget_text
+from stopwav.studies.grid.layout_document import (
+    FAILED,
+    OPEN,
+    SLOWER,
+    GridLayout,
+    cell_text,
+    failure_text,
+    grid_layouts,
+    pace_mark,
+    place_text,
+)
 from stopwav.studies.grid.verdict_document import verdict_finding, verdict_sections
 from stopwav.studies.growth import growth_text, seconds_text
 from stopwav.studies.study import StudyRun
 
-SLOWER = "✗"
-OPEN = "?"
-
-_FAILED = {"oom": "OOM"}
 _MEMORY = (
     ("host", "Peak host memory (over the loaded model)"),
     ("allocated", "Peak of PyTorch's allocator: allocated (over the loaded model)"),
     ("reserved", "Peak of PyTorch's allocator: reserved (over the loaded model)"),
     ("device", "Peak in use on the device (over the loaded model)"),
 )
-
-
-@dataclass(frozen=True)
-class GridLayout:
-    """A grid's results by place, and those that are not of a cell."""
-
-    durations: list[float]
-    batch_sizes: list[int]
-    cells: dict[tuple[float, int], Result]
-    fits: list[Result]
-    frontiers: list[Result]
-
-    @property
-    def measured(self) -> list[Result]:
-        """The cells that have numbers."""
-        return [cell for cell in self.cells.values() if cell.metrics]
-
-    def has(self, metric: str) -> bool:
-        """Return whether any cell has a value of the metric."""
-        return any(cell.metrics[metric].value is not None for cell in self.measured)
 
 
 def grid_document(run: StudyRun, detail: Detail) -> Document:
@@ -85,6 +71,7 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
     short = run.results if several else [_without_engine(result) for result in run.results]
     asked = [result for result in short if result.kind == "cell" and not _is_left_out(result)]
     notes = [note for name, layout in grids.items() for note in _notes(name if several else "", layout, run)]
+    still_open = [(name, _open_note(layout, run.record)) for name, layout in grids.items()]
     tables = _tables(grids, detail.scientific)
     frontiers = [_of(name, several) + _frontier_text(row) for name, layout in grids.items() for row in layout.frontiers]
     return Document(
@@ -93,6 +80,7 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
             Note(_settings_line(grids), quiet=False, media=TEXT),
             *(replace(table, media=BRIEF) for table in tables[:1]),
             *([Note(legend, media=BRIEF)] if (legend := _marks_legend(grids)) else []),
+            *(Note(_of(name, several) + note, media=BRIEF) for name, note in still_open if note),
             *verdict_sections(verdicts),
             Section("The grid", in_detail((*tables, *map(Note, notes), _brackets_note(grids)))),
             Section("At a glance", (Figures((("rtfx*",), ("memory-*",)), layout="grid"),), media=PAGE),
@@ -133,26 +121,6 @@ def _notes(name: str, layout: GridLayout, run: StudyRun) -> list[str]:
     return [_of(name, bool(name)) + note for note in notes if note]
 
 
-def grid_layouts(results: Sequence[Result]) -> dict[str, GridLayout]:
-    """Return the results of each engine by place."""
-    by_engine: dict[str, list[Result]] = {}
-    for result in results:
-        by_engine.setdefault(str(result.params["of"]), []).append(result)
-    return {name: grid_layout(own) for name, own in by_engine.items()}
-
-
-def grid_layout(results: Sequence[Result]) -> GridLayout:
-    """Return the results by place."""
-    cells = {_place(result): result for result in results if result.kind == "cell"}
-    return GridLayout(
-        durations=sorted({duration_s for duration_s, _ in cells}),
-        batch_sizes=sorted({size for _, size in cells}),
-        cells=cells,
-        fits=[result for result in results if result.kind == "law"],
-        frontiers=[result for result in results if result.kind == "frontier"],
-    )
-
-
 def fit_text(fit: Result) -> str:
     """Return a fit in words, with what is held fixed along its axis."""
     if fit.params["axis"] == "duration":
@@ -160,52 +128,18 @@ def fit_text(fit: Result) -> str:
     return f"{fit.params['duration_s']:g} s: {growth_text(fit, 'B')}"
 
 
-def cell_text(result: Result, metric: str, *, intervals: bool = True, scientific: bool = False) -> str:
-    """Return what stands in a cell: its number, or how it ended."""
-    estimate = result.metrics.get(metric)
-    if estimate is None:
-        return failure_text(result)
-    if estimate.value is None:
-        return DASH
-    if estimate.unit == "B":
-        over = result.metrics[metric.replace("_bytes", "_over_baseline_bytes")].value
-        more = "" if over is None else f" ({'+' if over >= 0 else ''}{format_bytes(over)})"
-        bound = "≤ " if estimate.code == "upper-bound" else ""
-        return bound + format_bytes(estimate.value) + more
-    mark = f" {_pace_mark(result)}".rstrip() if metric in ("rtf", "rtfx") else ""
-    if scientific and metric != "rtfx":
-        return f"{estimate.value:.2E}{mark}"
-    decimals = 2 if metric == "rtfx" else 4
-    return (format_interval if intervals else format_value)(estimate, most=decimals) + mark
-
-
-def failure_text(result: Result) -> str:
-    """Return how a cell that has no number ended, or when its turn comes."""
-    codes = {warning.code for warning in result.warnings}
-    call_s: Any = result.params.get("call_s")
-    if result.status == "skipped" and call_s is not None:
-        return f"{'no time' if 'budget' in codes else 'next'}, about {time_text(call_s)}"
-    return _FAILED.get(result.status, result.status)
-
-
-def place_text(result: Result) -> str:
-    """Return the place of a cell."""
-    return f"{result.params['duration_s']:g} s × {result.params['batch_size']}"
-
-
 def pace_note(layout: GridLayout) -> str:
     """Return where the real-time line runs, in a sentence."""
-    marks = [_pace_mark(cell) for cell in layout.measured]
+    marks = [pace_mark(cell) for cell in layout.measured]
     if not marks:
         return "No cell was measured."
     parts = []
+    cells = counted(len(marks), "cell")
     if SLOWER in marks:
-        parts.append(
-            f"{SLOWER} slower than real time (RTFx below 1): {marks.count(SLOWER)} of {counted(len(marks), 'cell')}"
-        )
+        parts.append(f"{SLOWER} slower than real time (RTFx below 1): {marks.count(SLOWER)} of {cells}")
     if OPEN in marks:
         undecided = f"{OPEN} undecided, as the interval includes RTFx 1 or there is none"
-        parts.append(f"{undecided}: {marks.count(OPEN)} of {counted(len(marks), 'cell')}; more rounds would decide")
+        parts.append(f"{undecided}: {marks.count(OPEN)} of {cells}; more rounds would decide")
     text = "; ".join(parts) if parts else "Every measured cell is faster than real time (RTFx above 1)"
     rule: Any = layout.measured[0].params["rule"]
     return f"{text}." if rule == "fixed" else f"{text}; by {rule_text(rule, 0.95)}."
@@ -213,7 +147,7 @@ def pace_note(layout: GridLayout) -> str:
 
 def _marks_legend(grids: Mapping[str, GridLayout]) -> str:
     """Return the meaning of the marks in the table, of those that there are."""
-    marks = {_pace_mark(cell) for layout in grids.values() for cell in layout.measured}
+    marks = {pace_mark(cell) for layout in grids.values() for cell in layout.measured}
     meanings = {SLOWER: "slower than real time", OPEN: "undecided whether it is faster than real time"}
     return "; ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks)
 
@@ -346,18 +280,8 @@ def _frontier_text(result: Result) -> str:
     largest, fails_at = result.metrics["largest_batch"], result.params["fails_at"]
     reason = largest.note
     if fails_at is not None and result.status == "ok":
-        reason = f"{fails_at}: {_FAILED.get(largest.code, largest.code)}"
+        reason = f"{fails_at}: {FAILED.get(largest.code, largest.code)}"
     return f"{result.params['duration_s']:g} s: {largest.value or 0:.0f} ({reason})"
-
-
-def _place(result: Result) -> tuple[float, int]:
-    params: Any = result.params
-    return float(params["duration_s"]), int(params["batch_size"])
-
-
-def _pace_mark(result: Result) -> str:
-    """Whether a cell is surely slower than real time, or may be."""
-    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[str(result.params["real_time"])]
 
 
 def _pace_finding(layout: GridLayout) -> str:
@@ -369,7 +293,7 @@ def _pace_finding(layout: GridLayout) -> str:
         f"from RTFx {format_value(worst[1].metrics['rtfx'])} ({place_text(worst[1])}) "
         f"to {format_value(best[1].metrics['rtfx'])} ({place_text(best[1])})"
     )
-    marks = [_pace_mark(cell) for _, cell in paces]
+    marks = [pace_mark(cell) for _, cell in paces]
     if len(paces) == 1:
         verdict = {SLOWER: "Slower than real time", OPEN: "Undecided whether it is faster than real time"}
         only = format_interval(worst[1].metrics["rtfx"])

@@ -280,6 +280,7 @@ COMPARABLE = Comparable(
     settings=lambda record: {"pace": record.header.spec.get("pace")},
     item_settings=_engine_settings,
     model_settings=("precision", "device", "chunk size"),
+    races=True,
     # It counts from the end of a chunk.
     bound_metrics={"chunk size": ("chunk_lag_p50", "chunk_lag_p95")},
     error_rates=(WER, CER),

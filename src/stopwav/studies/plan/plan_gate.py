@@ -112,7 +112,7 @@ def stop_rule(gate: PlanGate) -> dict[str, Any]:
 
 def _read(text: str, study: Study) -> PlanGate:
     if match := _FAILS.fullmatch(text.strip()):
-        if study.comparable is None or not {"until", "engines"} <= study.spec.model_fields.keys():
+        if study.comparable is None or not study.comparable.races:
             raise StopwavError(f"{text!r} compares two engines of a run, which {study.name} does not have")
         return PlanGate(fail_on=((match["name"], float(match["percent"]) / 100 if match["percent"] else None),))
     condition = parse_condition(text)
