@@ -312,7 +312,8 @@ def test_the_command_prints_a_table_markdown_or_json(tmp_path: Path) -> None:
     b = saved(synthetic_run(2, slowdown=0.1), tmp_path / "b.jsonl")
     table = command("diff", a, b)
     assert table.code == 0, table.stderr
-    assert "unpaired" in table.stdout
+    assert table.stdout.startswith("engine: slower in ")
+    assert "unpaired" in command("diff", a, b, "--all").stdout
     assert "slower in" in table.stdout
     assert max(len(line) for line in table.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert "| real-time factor |" in command("diff", a, b, "--markdown").stdout

@@ -61,7 +61,7 @@ def test_the_terminal_says_it_once_where_the_errors_would_stand(record: Record) 
 
 
 def test_beside_a_trained_engine_each_place_says_it(record: Record) -> None:
-    text = printed(study_run(record, [*results(record), *results(staged_run("trained"))]))
+    text = printed(study_run(record, [*results(record), *results(staged_run("trained"))]), every_metric=True)
     assert re.search(r"word error rate \(WER\), % +untrained +0", text)
     assert re.search(r"= word latency \(UPL\), mean +untrained +-?\d", text)
 

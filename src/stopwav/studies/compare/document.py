@@ -129,6 +129,7 @@ def _summary(comparison: Comparison) -> Iterator[Block]:
     yield from in_detail([Table((Column("", "left"), *letters), every_row, media=TEXT)])
     yield Table((Column("", "left"), *titles), tuple(_summary_rows(comparison, page=True)), media=PAGE)
     yield Note("In square brackets: 95 % confidence interval.", media=PAGE)
+    yield Missing(tuple(_brief_reasons(comparison)), media=BRIEF)
     missing = Missing(tuple(_missing_reasons(comparison)), media=EVERYWHERE)
     yield from in_detail((Note(length_note(comparison)), missing))
 
@@ -173,6 +174,13 @@ def _summary_cell(comparison: Comparison, engine: Result, metric: str, estimate:
         return Cell(format_bytes(estimate.value), source=source)
     value = format_value(estimate, scale, decimals)
     return Cell(format_interval(estimate, scale, decimals), value, source)
+
+
+def _brief_reasons(comparison: Comparison) -> list[str]:
+    """Why numbers of the first rows are missing: each reason once."""
+    estimates = (comparison.estimate(engine, metric) for metric in BRIEF_SUMMARY for engine in comparison.engines)
+    absent = [found for found in estimates if found is not None and found.value is None and found.code in ABSENT]
+    return list(dict.fromkeys(found.note for found in absent if found.note and found.code not in _SAID))
 
 
 def _missing_reasons(comparison: Comparison) -> list[str]:

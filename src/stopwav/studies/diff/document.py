@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 
 from stopwav.report.document import (
+    BRIEF,
     EVERYWHERE,
     PAGE,
     Block,
@@ -20,6 +22,7 @@ from stopwav.report.document import (
     Row,
     Section,
     Table,
+    in_detail,
 )
 from stopwav.report.text import (
     DASH,
@@ -96,39 +99,58 @@ def _side_by_side(title: str, diffs: Sequence[Diff], places: Sequence[Block]) ->
         ]
     tables = [_table_of_runs(name, letters, wholes, definitions) for name in names]
     reasons = dict.fromkeys(reason for diff in diffs for reason in _reasons(diff, definitions))
-    remarks = [f"{letter}: {remark}" for letter, diff in lettered(diffs) for remark in _remarks(diff)]
+    remarks = _remarks_of_runs(diffs)
     return Document(
         title,
         (
             *places,
             *tables,
             *parts,
-            Note(unpaired_text(diffs[0])),
-            Missing(tuple(reasons), media=EVERYWHERE),
+            *in_detail((Note(unpaired_text(diffs[0])), Missing(tuple(reasons), media=EVERYWHERE))),
             *((Lines("Read with care", tuple(remarks)),) if remarks else ()),
         ),
         findings=tuple(findings),
     )
 
 
+def _remarks_of_runs(diffs: Sequence[Diff]) -> list[str]:
+    """The remarks on each run; those on all of them, such as on the first, once."""
+    remarks = [list(_remarks(diff)) for diff in diffs]
+    of_all = [remark for remark in remarks[0] if all(remark in others for others in remarks)]
+    own = (
+        f"{letter}: {remark}"
+        for (letter, _), found in zip(lettered(diffs), remarks, strict=True)
+        for remark in found
+        if remark not in of_all
+    )
+    return [*of_all, *own]
+
+
 def _table_of_runs(
     name: str, letters: Sequence[str], wholes: Sequence[Sequence[ItemDiff]], definitions: Definitions
 ) -> Table:
-    """One item: a row per metric, and for each run its ratio to the first and the verdict."""
-    found = [next((item for item in items if item.name == name), None) for items in wholes]
-    by_metric = [{} if item is None else {change.metric: change for change in item.changes} for item in found]
+    """One item: a row per metric, and for each run that has it its ratio to the first and the verdict."""
+    columns, by_metric = [*_COLUMNS[:2]], []
+    for letter, items in zip(letters, wholes, strict=True):
+        changes = next((item.changes for item in items if item.name == name), ())
+        if changes:
+            columns.append(Column(f"{letter} / a, verdict"))
+            by_metric.append({change.metric: change for change in changes})
     rows = []
     for metric in dict.fromkeys(metric for changes in by_metric for metric in changes):
         own = [changes.get(metric) for changes in by_metric]
         known = next(change for change in own if change is not None)
-        texts = [definitions.short_title(metric), amount_text(known, known.a)]
-        for change in own:
-            texts += [DASH, ""] if change is None else [effect_text(change), verdict_text(change)]
-        rows.append(Row(tuple(map(Cell, texts))))
-    columns = [*_COLUMNS[:2]]
-    for letter in letters:
-        columns += [Column(f"{letter} / a"), Column("verdict", "left", fold=True)]
+        cells = [Cell(definitions.short_title(metric)), Cell(amount_text(known, known.a))]
+        rows.append(Row((*cells, *map(_ratio_cell, own))))
     return Table(tuple(columns), tuple(rows), title=name)
+
+
+def _ratio_cell(change: Change | None) -> Cell:
+    """A ratio with its interval and verdict; where there is little room, without the interval."""
+    if change is None or change.value is None:
+        return Cell(DASH)
+    ratio = effect_text(change)
+    return Cell(f"{ratio} {change.verdict}", f"{ratio.partition(' ')[0]} {change.verdict}")
 
 
 def unpaired_text(diff: Diff) -> str:
@@ -146,10 +168,10 @@ def changes_document(title: str, diff: Diff, places: Sequence[Block], outcome: S
         title,
         (
             *places,
-            *tables,
+            *map(_brief, tables),
+            *in_detail(tables),
             *_part_tables(parts, definitions),
-            Note(method),
-            Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE),
+            *in_detail((Note(method), Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE))),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
         findings=(
@@ -210,6 +232,12 @@ def _part_findings(parts: Sequence[ItemDiff], definitions: Definitions) -> Itera
 def _table(name: str, changes: Sequence[Change], definitions: Definitions) -> Table:
     rows = [(definitions.short_title(change.metric), *_cells(change)) for change in changes]
     return Table(_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows), title=name)
+
+
+def _brief(table: Table) -> Table:
+    """The table without the rows that have no number to compare."""
+    rows = [row for row in table.rows if row.cells[3].text != DASH]
+    return replace(table, rows=tuple(rows), media=BRIEF)
 
 
 def _cells(change: Change) -> tuple[str, ...]:

@@ -89,8 +89,8 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
             *_lists("Largest batch that fits", frontiers),
         ),
         findings=(
-            *(_of(name, several) + finding for name, layout in grids.items() for finding in _findings(layout)),
             *([] if verdicts is None else map(partial(verdict_finding, verdicts), verdicts.engines)),
+            *(_of(name, several) + finding for name, layout in grids.items() for finding in _findings(layout)),
         ),
         record=run.record,
         warned=tuple(asked),

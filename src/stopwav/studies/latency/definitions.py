@@ -305,29 +305,6 @@ def glance(results: Sequence[Result]) -> Mapping[str, str]:
     return GLANCE
 
 
-# What a terminal begins with, the first of these that say something.
-BRIEF_ROWS = 6
-_BRIEF = (
-    "word_latency_p50",
-    "word_latency_p95",
-    "rtf",
-    "rtfx",
-    "wer",
-    "peak_host_bytes",
-    "final_latency_p50",
-    "chunk_lag_p50",
-    "cer",
-)
-
-
-def brief_metrics(results: Sequence[Result]) -> Mapping[str, str]:
-    """Return the few metrics that a terminal begins with, with their units, in the order of the whole table."""
-    shown = {metric: unit for _, metrics in shown_sections(results, page=False) for metric, unit in metrics.items()}
-    with_value = {name for result in results for name, found in result.metrics.items() if found.value is not None}
-    known = [metric for metric in _BRIEF if metric in shown and metric in with_value]
-    return {metric: unit for metric, unit in shown.items() if metric in known[:BRIEF_ROWS]}
-
-
 def shown_sections(results: Sequence[Result], *, page: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield the headings with those of their metrics that say something about some engine."""
     for heading, metrics in SECTIONS.items():

@@ -66,48 +66,13 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
             *in_detail(_labels(tree)),
             Section("At a glance", (Figures((("*",),)),), media=PAGE),
             *_processes(tree),
-            *in_detail(_profile(tree.step, detail)),
+            *_profile(tree.step, detail),
         ),
         findings=tuple(_findings(tree)),
         record=run.record,
         warned=tuple(tree.warned),
         measured=tuple(tree.listed if detail.page else run.results),
     )
-
-
-def step_comparison(runs: Sequence[StudyRun]) -> Document:
-    """Return the milliseconds of a step and the share of each row, a column for each run.
-
-    Rows that only some of the runs have, as where they differ in the loss, stand after those that they share.
-    """
-    trees = [StepTree(run.results) for run in runs]
-    rows = [{row.result.name: row for row in tree.shown()} if tree.step.metrics else {} for tree in trees]
-    names = list(dict.fromkeys(name for by_name in rows for name in by_name))
-    models = [Column(plain(str(run.record.header.spec.get("model")), LONGEST_NAME)) for run in runs]
-    links = [Cell(run.record.path.stem, href=f"#s{index}-run") for index, run in enumerate(runs)]
-    times = [tree.step.metrics["step_time"].value if tree.step.metrics else None for tree in trees]
-    body = [_compared_row([by_name.get(name) for by_name in rows]) for name in names]
-    table = Table(
-        (Column("ms per step (share)", "left"), *models),
-        (
-            Row((Cell("run"), *links)),
-            Row((Cell("clean step, wall time"), *(Cell(_milliseconds(time_s)) for time_s in times))),
-            *body,
-        ),
-        title="Comparison of steps",
-    )
-    return Document(f"{len(runs)} runs compared", (table,))
-
-
-def _compared_row(rows: Sequence[TreeRow | None]) -> Row:
-    first = next(row for row in rows if row is not None)
-    cells = [DASH if row is None else _time_and_share(row.result) for row in rows]
-    return Row((Cell(first.name), *map(Cell, cells)), depth=first.depth)
-
-
-def _time_and_share(row: Result) -> str:
-    time_s, share = row.metrics["total_time"].value, row.metrics["share"].value
-    return DASH if time_s is None or share is None else f"{_milliseconds(time_s)} ({100 * share:.1f} %)"
 
 
 def _settings(step: Result) -> str:
@@ -148,7 +113,8 @@ def _brief(tree: StepTree, detail: Detail) -> list[Block]:
         if row.depth <= 1 and (row.result.metrics["share"].value or 0.0) >= LEAST_BRIEF_SHARE
     ]
     table = replace(_tree_table(rows[:MOST_BRIEF]), media=BRIEF)
-    return [table, Note(_phases(tree.step), quiet=False, media=BRIEF)]
+    texts = (_phases(tree.step), _memory(tree.step))
+    return [table, *(Note(text, quiet=False, media=BRIEF) for text in texts if text)]
 
 
 def _rows_in_detail(tree: StepTree, detail: Detail) -> tuple[Block, ...]:
@@ -359,10 +325,11 @@ def _percent(estimate: Estimate) -> str:
 
 
 def _row_milliseconds(estimate: Estimate) -> str:
-    return "" if estimate.value == 0 else _milliseconds(estimate.value)
+    return "" if estimate.value == 0 else milliseconds(estimate.value)
 
 
-def _milliseconds(seconds: float | None) -> str:
+def milliseconds(seconds: float | None) -> str:
+    """Return seconds as milliseconds."""
     return DASH if seconds is None else format_number(1e3 * seconds, 2 if seconds < 0.1 else 1)
 
 
