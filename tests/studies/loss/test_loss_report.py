@@ -141,7 +141,7 @@ def test_the_largest_batch_fits_80_columns_in_one_table(tmp_path: Path, monkeypa
     assert head[-1] == "batch"
     assert "forward" not in head
     lines = command("report", record.path, "--all").stdout.splitlines()
-    (head,) = [line.split() for line in lines if line.split()[:1] == ["rank"]]
+    head = next(line.split() for line in lines if line.split()[:1] == ["rank"])
     assert head == ["rank", "loss", "ms", "forward", "backward", "memory", "error", "batch"]
 
 

@@ -29,7 +29,9 @@ class CompareSpec(BudgetedSpec):
 
     engines: Annotated[
         EngineList,
-        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"),
+        Option(
+            "Engines, as [LABEL=]NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"
+        ),
     ] = Field(min_length=1)
     # Kept in rising order, each once.
     frames: Annotated[list[int], Option("Lengths of input over which latency is measured, in frames of 10 ms.")] = (

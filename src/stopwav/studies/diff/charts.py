@@ -12,7 +12,7 @@ from stopwav.report.text import effect_text
 from stopwav.stats.change import Change
 from stopwav.studies.definition import Definitions
 from stopwav.studies.diff.diff import Diffs
-from stopwav.studies.diff.document import lettered
+from stopwav.studies.diff.document import finding_text, lettered
 from stopwav.studies.study import find_study
 
 # A row of a metric holds its label, and the marks of each run below each other.
@@ -37,8 +37,19 @@ def diff_charts(compared: Diffs) -> dict[str, Chart]:
             if change.by == "ratio" and change.value is not None and change.value > 0
         ]
         if len(rows) >= FEWEST_RATIOS:
-            charts[f"ratios-{number}"] = _chart(name, rows, runs)
+            charts[f"ratios-{number}"] = _chart(name, rows, runs, _about(name, compared, definitions))
     return charts
+
+
+def _about(name: str, compared: Diffs, definitions: Definitions) -> str:
+    """What the chart of an item shows, run by run."""
+    found = [
+        f"{letter}: {finding_text(item.changes, definitions)}."
+        for letter, diff in lettered(compared.diffs)
+        for item in diff.items
+        if item.name == name
+    ]
+    return f"Points: the ratio to run a; lines: its interval; the upright line: no change. {' '.join(found)}"
 
 
 def _row(run: str, change: Change, definitions: Definitions) -> dict[str, Any]:
@@ -48,7 +59,7 @@ def _row(run: str, change: Change, definitions: Definitions) -> dict[str, Any]:
     return {"engine": run, "metric": title, "value": change.value, **ends, "verdict": change.verdict, "text": text}
 
 
-def _chart(name: str, rows: Sequence[dict[str, Any]], runs: Sequence[str]) -> Chart:
+def _chart(name: str, rows: Sequence[dict[str, Any]], runs: Sequence[str], about: str) -> Chart:
     shown = [run for run in runs if any(row["engine"] == run for row in rows)]
     metrics = list(dict.fromkeys(row["metric"] for row in rows))
     offset = alt.YOffset("engine:N", sort=shown)
@@ -74,6 +85,4 @@ def _chart(name: str, rows: Sequence[dict[str, Any]], runs: Sequence[str]) -> Ch
         ),
     )
     height = len(metrics) * max(ROW_HEIGHT, MARK_HEIGHT * len(shown)) + 40
-    finding = " ".join(f"{row['engine'].partition(':')[0]}, {row['text']}." for row in rows)
-    about = f"Points: the ratio to run a; lines: its interval; the upright line: no change. {finding}"
     return Chart(name, spec_of(alt.layer(*layers), height), about, engine_keys(runs, shown))

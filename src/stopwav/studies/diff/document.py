@@ -63,13 +63,13 @@ def diff_document(compared: Diff | Diffs) -> Document:
     On the page, a chart of every ratio with its interval stands above the tables.
     """
     diffs = (compared,) if isinstance(compared, Diff) else compared.diffs
-    places = [Note(f"a: {diffs[0].a}", quiet=False)]
-    places += [Note(f"{letter}: {diff.b}", quiet=False) for letter, diff in lettered(diffs)]
+    runs = (f"a: {diffs[0].a}", *(f"{letter}: {diff.b}" for letter, diff in lettered(diffs)))
+    places = Lines("Runs", runs)
     title = f"{diffs[0].study.capitalize()} runs compared: {listed([path.stem for path in _paths(diffs)])}"
     figures = Section("At a glance", (Figures((("ratios-*",),)),), media=PAGE)
     if len(diffs) == 1:
-        return changes_document(title, diffs[0], (*places, figures), (), unpaired_text(diffs[0]))
-    return _side_by_side(title, diffs, (*places, figures))
+        return changes_document(title, diffs[0], (places, figures), (), unpaired_text(diffs[0]))
+    return _side_by_side(title, diffs, (places, figures))
 
 
 def lettered(diffs: Sequence[Diff]) -> list[tuple[str, Diff]]:
@@ -94,7 +94,11 @@ def _side_by_side(title: str, diffs: Sequence[Diff], places: Sequence[Block]) ->
         of_run = [item for item in diff.items if item.part]
         parts += _part_tables(of_run, definitions, f"{letter}: ")
         findings += [
-            *(f"{letter}, {item.name}: {_finding(item.changes, definitions)}" for item in diff.items if not item.part),
+            *(
+                f"{letter}, {item.name}: {finding_text(item.changes, definitions)}"
+                for item in diff.items
+                if not item.part
+            ),
             *(f"{letter}, {finding}" for finding in _part_findings(of_run, definitions)),
         ]
     tables = [_table_of_runs(name, letters, wholes, definitions) for name in names]
@@ -176,7 +180,7 @@ def changes_document(title: str, diff: Diff, places: Sequence[Block], outcome: S
         ),
         findings=(
             *outcome,
-            *(f"{item.name}: {_finding(item.changes, definitions)}" for item in wholes),
+            *(f"{item.name}: {finding_text(item.changes, definitions)}" for item in wholes),
             *_part_findings(parts, definitions),
         ),
     )
@@ -222,7 +226,7 @@ def _part_findings(parts: Sequence[ItemDiff], definitions: Definitions) -> Itera
     """The first parts that changed, and how many more did."""
     changed = list(filter(_has_changed, parts))
     for item in changed[:MOST_PART_FINDINGS]:
-        yield f"{item.name}: {_finding(item.changes, definitions)}"
+        yield f"{item.name}: {finding_text(item.changes, definitions)}"
     if len(changed) > MOST_PART_FINDINGS:
         yield f"{counted(len(changed) - MOST_PART_FINDINGS, 'more part')} changed"
     if parts and not changed:
@@ -245,8 +249,8 @@ def _cells(change: Change) -> tuple[str, ...]:
     return amount_text(change, change.a), amount_text(change, change.b), effect_text(change), verdict_text(change)
 
 
-def _finding(changes: Sequence[Change], definitions: Definitions) -> str:
-    """The changes in one sentence: the verdicts that claim a change, then how many are open."""
+def finding_text(changes: Sequence[Change], definitions: Definitions) -> str:
+    """Return the changes in one sentence: the verdicts that claim a change, then how many are open."""
     if not changes:
         return "nothing to compare"
     parts = []

@@ -28,7 +28,9 @@ class LatencySpec(BudgetedSpec):
 
     engines: Annotated[
         EngineList,
-        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"),
+        Option(
+            "Engines, as [LABEL=]NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"
+        ),
     ] = Field(min_length=1)
     corpus: Annotated[
         str,

@@ -27,8 +27,8 @@ class LoadSpec(BudgetedSpec):
     targets: Annotated[
         EngineList,
         Option(
-            "Servers, as NAME:ADDRESS[,key=value…], or engines, each of which is put behind `stopwav serve`; see "
-            "`stopwav engines`.",
+            "Servers, as [LABEL=]NAME:ADDRESS[,key=value…], or engines, each of which is put behind `stopwav serve`; "
+            "see `stopwav engines`.",
             positional=True,
             metavar="TARGET",
         ),
