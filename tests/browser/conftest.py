@@ -41,7 +41,8 @@ class Browser:
         self.driver.get_log("performance")
         self.driver.get_log("browser")
         self.driver.get(page.resolve().as_uri())
-        self.wait("return !document.querySelector('.plot:not([data-drawn])')")
+        # A folded chart is drawn when it is opened.
+        self.wait("return !document.querySelector('.plot:not([data-drawn]):not(details *)')")
         self.wait("return !document.querySelector('.stage:not([data-shown])')")
 
     def run(self, script: str, *arguments: Any) -> Any:

@@ -44,7 +44,7 @@ def test_a_real_run_loads_from_disk_with_no_error_and_no_request(browser, real_p
 def test_every_chart_has_drawn_marks(browser, real_page: Path) -> None:
     browser.open(real_page)
     counts = browser.run(
-        "return [...document.querySelectorAll('.plot')].map((plot) => ["
+        "return [...document.querySelectorAll('.plot:not(details *)')].map((plot) => ["
         "plot.ariaLabel, plot.querySelectorAll('svg .mark-area path, svg .mark-rect path, svg .mark-line path, "
         "svg .mark-symbol path').length])"
     )
@@ -103,11 +103,13 @@ def test_pointing_at_a_number_shows_its_interval_count_definition_and_caution(br
     assert browser.run("return document.activeElement.getAttribute('aria-describedby')") == "tip"
 
 
-def test_a_caution_stands_beside_the_numbers_it_touches_and_no_others(browser, made_page: Path) -> None:
+def test_a_caution_about_most_numbers_is_in_their_tooltips_and_marks_none(browser, made_page: Path) -> None:
     browser.open(made_page)
-    marked = "return !!document.querySelector('.num[data-metric={}]').parentElement.querySelector('.mark')"
-    assert browser.run(marked.format("rtf"))
-    assert not browser.run(marked.format("wer"))
+    said = "return document.querySelector('.num[data-metric={}]').dataset.cautions"
+    assert "load average 9" in browser.run(said.format("rtf"))
+    assert browser.run(said.format("wer")) == ""
+    assert browser.run("return document.querySelectorAll('.mark').length") == 0
+    assert "load average 9" in browser.run("return document.querySelector('.cautions').textContent")
 
 
 def test_the_timeline_changes_with_the_utterance_and_with_time(browser, real_page: Path) -> None:

@@ -73,8 +73,8 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
         title=f"Grid of {engine}",
         blocks=(
             Note(_settings_line(engine, layout), quiet=False, media=TEXT),
-            Section("The grid", (*_tables(layout, detail.scientific), *map(Note, notes), _brackets_note(layout))),
             Section("At a glance", (Figures((("rtfx",), ("memory-*",)), layout="grid"),), media=PAGE),
+            Section("The grid", (*_tables(layout, detail.scientific), *map(Note, notes), _brackets_note(layout))),
             Section("How it scales", (Figures((("scaling-*",),)), *_fit_lists(layout))),
             *_lists("Largest batch that fits", [_frontier_text(result) for result in layout.frontiers]),
         ),
