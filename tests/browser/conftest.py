@@ -16,6 +16,7 @@ from synthetic import write_run
 
 from stopwav.record import Record
 from stopwav.report.page import render_page
+from stopwav.speech.cache_folder import VARIABLE, cache_folder
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.studies.side_by_side import page_section
 from stopwav.studies.study import StudyRun
@@ -24,6 +25,9 @@ FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
     "--disable-sync --no-first-run --hide-scrollbars"
 )
+
+# The same rules on every machine.
+AXE_VERSION = "4.14.1"
 
 
 class Browser:
@@ -130,23 +134,37 @@ def made_page(tmp_path_factory: pytest.TempPathFactory, make_page: Callable[...,
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, as npm has it."""
+def axe() -> str:
+    """The script of axe-core, as npm has it; kept in the user's cache."""
+    cache = cache_folder()
+    if cache is None:
+        pytest.skip(f"NO CACHE: accessibility is not tested, as ${VARIABLE} is empty and axe-core has no place")
+    script = cache / f"axe-core-{AXE_VERSION}.min.js"
+    if not script.is_file():
+        script.parent.mkdir(parents=True, exist_ok=True)
+        fetched = _axe_of_npm()
+        whole = script.with_suffix(f".{os.getpid()}")
+        whole.write_text(fetched, encoding="utf-8")
+        whole.replace(script)
+    return script.read_text(encoding="utf-8")
+
+
+def _axe_of_npm() -> str:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("NO NPM: accessibility is not tested. Install npm, which fetches axe-core")
-    folder = tmp_path_factory.mktemp("axe")
     environment = {**os.environ, "npm_config_update_notifier": "false"}
-    command = [npm, "pack", "axe-core", "--silent"]
-    try:
-        packed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
-        failure = packed.stderr[-200:]
-    except subprocess.TimeoutExpired as error:
-        failure = str(error)
-    archives = list(folder.glob("axe-core-*.tgz"))
-    if not archives:
-        pytest.skip(f"NO AXE: accessibility is not tested. `npm pack axe-core` failed: {failure}")
-    with tarfile.open(archives[0]) as archive:
-        script = archive.extractfile("package/axe.min.js")
-        assert script is not None
-        return script.read().decode()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", f"axe-core@{AXE_VERSION}", "--silent"]
+        try:
+            packed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
+            failure = packed.stderr[-200:]
+        except subprocess.TimeoutExpired as error:
+            failure = str(error)
+        archives = list(Path(folder).glob("axe-core-*.tgz"))
+        if not archives:
+            pytest.skip(f"NO AXE: accessibility is not tested. `{' '.join(command[1:])}` failed: {failure}")
+        with tarfile.open(archives[0]) as archive:
+            script = archive.extractfile("package/axe.min.js")
+            assert script is not None
+            return script.read().decode()

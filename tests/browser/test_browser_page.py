@@ -148,14 +148,20 @@ def test_the_toggle_overrides_the_system(browser, made_page: Path) -> None:
     browser.run("try { localStorage.clear(); } catch {}")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_no_serious_violation(browser, real_page: Path, axe: str, dark: bool) -> None:
-    browser.open(real_page, dark=dark)
-    browser.run(f"{axe}; window.axe = axe;")
-    found = browser.driver.execute_async_script(
-        "axe.run(document).then((r) => arguments[0](r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])))"
-    )
-    assert [one for one in found if one[1] in ("serious", "critical")] == []
+def test_the_timeline_opens_on_the_final_text_of_every_utterance(browser, real_page: Path) -> None:
+    browser.open(real_page)
+    for _ in range(browser.run("return document.querySelector('.pick select').options.length")):
+        final, shown = browser.run(
+            "const rows = [...document.querySelectorAll('.stage details tbody tr')], last = {};"
+            "for (const row of rows) last[row.cells[1].textContent] = row.cells[2].textContent.trim();"
+            "return [last, Object.fromEntries([...document.querySelectorAll('.stage .now > div')].map((one) => "
+            "[one.querySelector('dt').textContent, one.querySelector('dd').textContent.trim()]))]"
+        )
+        assert final
+        assert {engine: shown[engine] for engine in final} == final
+        place = browser.run("return document.querySelector('.stage').dataset.shown")
+        browser.run("document.querySelector('[data-step=\"1\"]').click()")
+        browser.wait(f"return document.querySelector('.stage').dataset.shown !== '{place}'")
 
 
 def test_the_raw_run_can_be_had_back(browser, made_page: Path) -> None:

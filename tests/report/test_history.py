@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ from stopwav.cli.history import past_run
 from stopwav.record import Record
 from stopwav.report.chart import chart_svg
 from stopwav.report.history import PastRun, Point, letter, metrics_of, points_of
-from stopwav.report.history_chart import history_chart
+from stopwav.report.history_chart import history_chart, history_charts
 from stopwav.report.history_document import history_document
 from stopwav.report.level_shift import LevelShifts
 from stopwav.report.page import PageSection, render_page
@@ -197,6 +198,37 @@ def test_every_point_and_its_interval_is_in_the_chart() -> None:
         (1.5, 1.0, 2.0), (-1e6, -1e6, -1e6), (0.0, 0.0, 0.0),
     ]  # fmt: skip
     assert [key.label for key in chart.legend] == ["engine"]
+
+
+def test_an_engine_has_one_colour_in_all_charts_and_one_that_failed_has_none(folder: Path) -> None:
+    paths = [folder / "latency-0.jsonl", folder / "failures.jsonl", folder / "other machine.jsonl"]
+    charts = history_charts(past(paths), LevelShifts())
+    colours: dict[str, set[str]] = {}
+    for chart in charts.values():
+        assert len({key.colour for key in chart.legend}) == len(chart.legend)
+        for key in chart.legend:
+            colours.setdefault(key.label, set()).add(key.colour)
+    # `flaky.py:Never` gave nothing.
+    assert set(colours) == {"pocketsphinx", "moonshine", "fake:script.json", "flaky.py:Flaky"}
+    assert all(len(own) == 1 for own in colours.values())
+
+
+def test_a_result_that_failed_is_on_no_line_whatever_it_measured_before(folder: Path) -> None:
+    (run,) = past([folder / "latency-0.jsonl"])
+    failed = replace(run, results=[replace(result, status="timeout") for result in run.results])
+    assert points_of("rtf", [failed], 1.0, "ratio") == []
+    assert metrics_of([failed]) == []
+    assert "rtf" in metrics_of([run, failed])
+
+
+def test_the_page_begins_with_a_finding_and_where_its_runs_come_from(folder: Path) -> None:
+    document = history_document(past(sorted(folder.glob("latency-*.jsonl"))), "x", LevelShifts())
+    assert document.findings == ("Too few runs for change points: they take 6 of one setting on one machine",)
+    assert document.facts[0] == ("Runs", "3 runs, 2026-01-01 to 2026-01-03")
+    assert document.facts[1][0] == "Machine A"
+    assert (
+        "No change point" in history_document(past([folder / "latency-0.jsonl"]), "x", LevelShifts((), 3)).findings[0]
+    )
 
 
 def test_the_chart_is_valid_and_draws(folder: Path) -> None:
