@@ -16,7 +16,6 @@ from synthetic import write_run
 
 from stopwav.record import Record
 from stopwav.report.page import render_page
-from stopwav.speech.cache_folder import VARIABLE, cache_folder
 from stopwav.speech.corpus import bundled_corpus
 from stopwav.studies.side_by_side import page_section
 from stopwav.studies.study import StudyRun
@@ -134,14 +133,10 @@ def made_page(tmp_path_factory: pytest.TempPathFactory, make_page: Callable[...,
 
 
 @pytest.fixture(scope="session")
-def axe() -> str:
-    """The script of axe-core, as npm has it; kept in the user's cache."""
-    cache = cache_folder()
-    if cache is None:
-        pytest.skip(f"NO CACHE: accessibility is not tested, as ${VARIABLE} is empty and axe-core has no place")
-    script = cache / f"axe-core-{AXE_VERSION}.min.js"
+def axe(npm_cache: Path) -> str:
+    """The script of axe-core, as npm has it; fetched once."""
+    script = npm_cache / f"axe-core-{AXE_VERSION}.min.js"
     if not script.is_file():
-        script.parent.mkdir(parents=True, exist_ok=True)
         fetched = _axe_of_npm()
         whole = script.with_suffix(f".{os.getpid()}")
         whole.write_text(fetched, encoding="utf-8")

@@ -55,7 +55,8 @@ for (const one of document.querySelectorAll('a[href], button, select, input, sum
   if (!one.checkVisibility()) continue;
   one.focus({ focusVisible: true });
   const style = getComputedStyle(one);
-  if (document.activeElement !== one || style.outlineStyle === 'none' || parseFloat(style.outlineWidth) < 2) bad.push(one.outerHTML.slice(0, 120));
+  const seen = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
+  if (document.activeElement !== one || !seen) bad.push(one.outerHTML.slice(0, 120));
 }
 return bad;
 """
