@@ -38,6 +38,11 @@ def test_ticks_are_those_a_reader_expects(known: list[float], ticks: list[float]
     assert log_ticks(known) == ticks
 
 
+def test_what_has_no_logarithm_has_no_tick() -> None:
+    assert log_ticks([0.0, 1.0, 1000.0, -5.0]) == log_ticks([1.0, 1000.0])
+    assert log_ticks([0.0]) == log_ticks([1.0])
+
+
 def test_ticks_cover_a_range_from_below_to_above() -> None:
     assert covering([-1, 0, 1, 2, 5], 0.2, 1.3) == [0, 1, 2]
     assert covering([-1, 0, 1, 2, 5], -3, 9) == [-1, 0, 1, 2, 5]

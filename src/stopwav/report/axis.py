@@ -18,8 +18,11 @@ FEWEST_LOG_TICKS = 4
 
 
 def log_ticks(values: Iterable[float]) -> list[float]:
-    """Return the ticks of a logarithmic axis of positive values: the first at or below all, the last at or above."""
-    known = list(values)
+    """Return the ticks of a logarithmic axis: the first at or below all values, the last at or above.
+
+    A value that is not positive has no place on it.
+    """
+    known = [value for value in values if value > 0] or [1.0]
     low, high = min(known), max(known)
     if low == high:
         low, high = low / 1.5, high * 1.5

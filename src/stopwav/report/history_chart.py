@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import altair as alt
 from altair.utils.schemapi import debug_mode
@@ -64,9 +65,36 @@ def history_chart(
     """
     engines = list(dict.fromkeys(point.engine for point in points))
     names = names or engines
+    layers = [*_lines(points, engines, names, unit), *_uprights(shifts, engines, names)]
+    about = " ".join(filter(None, (meaning, *(_level_text(points, name, unit) for name in engines), *_told(shifts))))
+    heading = ", ".join(filter(None, (title, unit_text(unit))))
+    return Chart(heading, spec_of(alt.layer(*layers), HEIGHT), about, engine_keys(names, engines))
+
+
+def _lines(
+    points: Sequence[Point], engines: Sequence[str], names: Sequence[str], unit: str
+) -> tuple[alt.Chart, alt.Chart, alt.Chart]:
+    """Lines, intervals and marks."""
     machines = list(dict.fromkeys(point.machine for point in points))
+    shapes = alt.Scale(domain=machines, range=[SHAPES[index % len(SHAPES)] for index in range(len(machines))])
+    base = chart_of(_rows(points)).encode(x=_time_axis(points), color=colour(names, engines).legend(None))
+    value = alt.Y("value:Q", title=unit_text(unit), scale=alt.Scale(zero=True), axis=alt.Axis(format=TICKS))
+    joined = base.mark_line(strokeWidth=1.5).encode(
+        y=value, detail=alt.Detail("line:N"), strokeDash=dash(names, engines).legend(None)
+    )
+    bars = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
+    marks = base.mark_point(filled=True, size=70, opacity=1).encode(
+        y=value,
+        shape=alt.Shape("machine:N", scale=shapes, legend=None),
+        tooltip=alt.Tooltip("text:N", title="run"),
+        **({"href": alt.Href("href:N")} if any(point.href for point in points) else {}),
+    )
+    return joined, bars, marks
+
+
+def _rows(points: Sequence[Point]) -> list[dict[str, Any]]:
     lines = list(dict.fromkeys(point.line for point in points))
-    rows = [
+    return [
         {
             "time": iso_time(point.time_s),
             "value": point.value,
@@ -80,35 +108,20 @@ def history_chart(
         }
         for point in points
     ]
-    shapes = alt.Scale(domain=machines, range=[SHAPES[index % len(SHAPES)] for index in range(len(machines))])
-    base = chart_of(rows).encode(
-        x=_time_axis(points),
-        color=colour(names, engines).legend(None),
-    )
-    value = alt.Y("value:Q", title=unit_text(unit), scale=alt.Scale(zero=True), axis=alt.Axis(format=TICKS))
-    joined = base.mark_line(strokeWidth=1.5).encode(
-        y=value, detail=alt.Detail("line:N"), strokeDash=dash(names, engines).legend(None)
-    )
-    bars = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
-    marks = base.mark_point(filled=True, size=70, opacity=1).encode(
-        y=value,
-        shape=alt.Shape("machine:N", scale=shapes, legend=None),
-        tooltip=alt.Tooltip("text:N", title="run"),
-        **({"href": alt.Href("href:N")} if any(point.href for point in points) else {}),
-    )
-    layers = [joined, bars, marks]
+
+
+def _uprights(shifts: Sequence[Mapping[str, str]], engines: Sequence[str], names: Sequence[str]) -> Iterator[alt.Chart]:
+    """The change points, where there are any: a layer without rows would give the axis an empty domain."""
     if shifts:
-        uprights = chart_of(shifts).mark_rule(strokeDash=[4, 4], strokeWidth=2)
-        layers.append(
-            uprights.encode(
+        yield (
+            chart_of(shifts)
+            .mark_rule(strokeDash=[4, 4], strokeWidth=2)
+            .encode(
                 x="time:T",
                 color=colour(names, engines).legend(None),
                 tooltip=alt.Tooltip("text:N", title="change point"),
             )
         )
-    about = " ".join(filter(None, (meaning, *(_level_text(points, name, unit) for name in engines), *_told(shifts))))
-    heading = ", ".join(filter(None, (title, unit_text(unit))))
-    return Chart(heading, spec_of(alt.layer(*layers), HEIGHT), about, engine_keys(names, engines))
 
 
 def unit_text(unit: str) -> str:

@@ -154,7 +154,7 @@ def _curves(measured: Sequence[Result], names: Sequence[str], param: str, title:
     """Time over the setting that was varied, with the other setting at its smallest."""
     other = "vocab" if param == "batch_size" else "batch_size"
     smallest = min(int(str(result.params[other] or 0)) for result in measured)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"engine": loss_name(result), "x": result.params[param], "ms": 1e3 * (result.metrics["step_time"].value or 0.0)}
         for result in measured
         if (result.params[other] or 0) == smallest
