@@ -1,10 +1,11 @@
-"""Compile every Triton kernel for GPUs that need not be there, Ampere, Ada and Hopper, and print `compiled`.
+"""Compile every Triton kernel for a GPU that need not be there, of the capability that is given, and print `compiled`.
 
 A script of its own, since a process that interprets kernels cannot compile them.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from stopwav.losses.product_tiles import TileArithmetic, tiles_of
 
 # Compute capability and shared memory of a program: A100, Ada, Hopper.
 DEVICES = {80: 166_912, 89: 101_376, 90: 232_448}
+CAPABILITY = int(sys.argv[1])
 INTEGERS = ("first", "size", "T", "POSITIONS", "BATCH")
 POINTERS = {
     "*i64": ("starts", "widths", "frames", "labels", "rows", "targets", "tiles", "encoding_parts", "prediction_parts"),
@@ -39,7 +41,7 @@ def argument_types(kernel: Any, constants: dict[str, Any], input_type: str, sum_
 
 
 def compile_kernel(
-    kernel: Any, input_type: str, sum_type: str, capability: int = 90, warps: int = 4, stages: int = 1, **constants: Any
+    kernel: Any, input_type: str, sum_type: str, warps: int = 4, stages: int = 1, **constants: Any
 ) -> None:
     """Compile a kernel to machine code that fits the shared memory of the device."""
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
@@ -47,19 +49,17 @@ def compile_kernel(
         fn=kernel, signature=argument_types(kernel, constants, input_type, sum_type), constexprs=constants
     )
     options = {"num_warps": warps, "num_stages": stages}
-    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    assert compiled.metadata.shared <= DEVICES[capability], (kernel, capability, compiled.metadata.shared)
+    compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options)
+    assert compiled.metadata.shared <= DEVICES[CAPABILITY], (kernel, compiled.metadata.shared)
 
 
-def compile_products(
-    kind: TileArithmetic, dtype: torch.dtype, input_type: str, sum_type: str, capability: int, *kernels: Any
-) -> None:
+def compile_products(kind: TileArithmetic, dtype: torch.dtype, input_type: str, sum_type: str, *kernels: Any) -> None:
     """Compile kernels that multiply with the tiles that a device of this capability gets."""
-    tiles = tiles_of(kind, dtype, 500, DEVICES[capability])
+    tiles = tiles_of(kind, dtype, 500, DEVICES[CAPABILITY])
     for kernel in kernels:
         tile = tiles.scores if kernel is products.score_cells else tiles.grads
         compile_kernel(
-            *(kernel, input_type, sum_type, capability, tile.warps, tile.stages),
+            *(kernel, input_type, sum_type, tile.warps, tile.stages),
             V=500,
             VP=512,
             DP=512,
@@ -77,15 +77,15 @@ SIZES = {"D": 60, "DP": 64, "ROWS": 8, "COLUMNS": 64, "BLOCK": 256, "FRAMES": 16
 compile_kernel(cells.map_cells, "bf16", "fp32", **SIZES)
 for input_type, sum_type, activation in (("bf16", "fp32", "tanh"), ("fp32", "fp32", "none"), ("fp64", "fp64", "relu")):
     options = {**SIZES, "SUM_DTYPE": tl.float64 if sum_type == "fp64" else tl.float32, "ACTIVATION": activation}
+    options["ARITHMETIC"] = "tf32" if input_type == "fp32" else "ieee"
     compile_kernel(cells.pack_hidden, input_type, sum_type, **options)
     compile_kernel(sums.add_up_tiles, input_type, sum_type, warps=1, **options)
 compile_kernel(sums.add_up_parts, "fp32", "fp32", warps=1, SUM_DTYPE=tl.float32, **SIZES)
 BOTH = (products.score_cells, products.logit_gradient)
-for capability in DEVICES:
-    compile_products("ieee", torch.bfloat16, "bf16", "fp32", capability, *BOTH)
-    compile_products("tf32", torch.float32, "fp32", "fp32", capability, *BOTH)
-    compile_products("split", torch.float32, "fp32", "fp32", capability, *BOTH, products.multiply)
-compile_products("ieee", torch.float64, "fp64", "fp64", 90, *BOTH)
+compile_products("ieee", torch.bfloat16, "bf16", "fp32", *BOTH)
+compile_products("tf32", torch.float32, "fp32", "fp32", *BOTH)
+compile_products("split", torch.float32, "fp32", "fp32", *BOTH, products.multiply)
+compile_products("ieee", torch.float64, "fp64", "fp64", *BOTH)
 for score_type, dtype in (("fp32", tl.float32), ("fp64", tl.float64)):
     for one_symbol in (True, False):
         for kernel in (lattice.sum_paths_kernel, lattice.posteriors_kernel):

@@ -36,6 +36,13 @@ def slope(x, ACTIVATION: tl.constexpr):
     return 1 - y * y if ACTIVATION == "tanh" else tl.where(x > 0, 1.0, 0.0)
 
 
+@triton.jit
+def rounded_to_tf32(x):
+    """Float32 numbers rounded to the 10 bits of TF32, where a product alone would cut off the rest; NaN stays NaN."""
+    bits = x.to(tl.int32, bitcast=True)
+    return tl.where(x == x, ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True), x)
+
+
 @triton.jit(do_not_specialize=VARYING)
 def map_cells(starts, widths, frames, encoding_rows, prediction_rows, T, POSITIONS, BLOCK: tl.constexpr):
     """Write the two input rows of each cell; one program per block of an utterance's cells."""
@@ -61,6 +68,7 @@ def pack_hidden(
     D: tl.constexpr,
     DP: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    ARITHMETIC: tl.constexpr,
     SUM_DTYPE: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -74,5 +82,7 @@ def pack_hidden(
     x = tl.load(encodings + encoding[:, None] * D + column[None, :], mask=real, other=0).to(SUM_DTYPE)
     x += tl.load(predictions + prediction[:, None] * D + column[None, :], mask=real, other=0).to(SUM_DTYPE)
     y = _activated(x, ACTIVATION)
+    if ARITHMETIC == "tf32":
+        y = rounded_to_tf32(y)
     at = row.to(tl.int64)[:, None] * DP + column[None, :]
     tl.store(hidden + at, y.to(hidden.dtype.element_ty), mask=(row < size)[:, None] & (column < DP)[None, :])

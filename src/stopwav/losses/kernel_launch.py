@@ -14,7 +14,7 @@ CAN_RELAUNCH = tuple(int(part) for part in triton.__version__.split(".")[:2]) >=
 _compiled: dict[tuple[object, ...], Any] = {}
 
 
-class Launcher:
+class KernelLaunch:
     """A kernel that is launched again and again on tensors of the same types.
 
     Finding the compiled variant takes Triton longer than the launch itself, so it is found once for each kind of

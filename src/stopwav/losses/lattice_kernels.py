@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
+from stopwav.losses.kernel_launch import KernelLaunch, blocks_of, next_power_of_2
 from stopwav.losses.lengths import Lengths
 from stopwav.losses.recursion import Posteriors, Topology
 
@@ -221,7 +221,9 @@ def sum_paths(
     totals = alpha.new_empty(len(lengths.frames))
     block = next_power_of_2(positions)
     # One position per thread, up to the 8 warps that still communicate quickly.
-    launch = Launcher(sum_paths_kernel, {**_options(blank, topology), "POSITIONS": block}, min(8, max(1, block // 32)))
+    launch = KernelLaunch(
+        sum_paths_kernel, {**_options(blank, topology), "POSITIONS": block}, min(8, max(1, block // 32))
+    )
     launch((len(totals), 2), *(blank, label, alpha, beta, totals, starts, rows, lengths.frames, lengths.labels))
     return alpha, beta, totals
 
@@ -248,7 +250,7 @@ def weighted_posteriors(
     to_blank, to_label = (torch.empty_like(blank) if packed else torch.zeros_like(blank) for _ in range(2))
     block = min(BLOCK, next_power_of_2(max_cells))
     # Utterances second: CUDA allows 65,535 there, and an utterance of an hour has more blocks than that.
-    launch = Launcher(posteriors_kernel, {**_options(blank, topology), "BLOCK": block})
+    launch = KernelLaunch(posteriors_kernel, {**_options(blank, topology), "BLOCK": block})
     launch(
         (blocks_of(max_cells, block), len(totals)),
         *(blank, label, alpha, beta, totals, blank_weights, label_weights, to_blank, to_label),

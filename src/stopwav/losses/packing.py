@@ -13,7 +13,7 @@ from torch.nn import functional
 from stopwav.errors import StopwavError
 from stopwav.losses import cell_kernels as cells
 from stopwav.losses.backend import Inputs
-from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
+from stopwav.losses.kernel_launch import KernelLaunch, blocks_of, next_power_of_2
 from stopwav.losses.lengths import Lengths, on_device
 
 # Frames and places of a tile of cells that one program adds up: its partial sums are an eighth of what it reads.
@@ -62,7 +62,7 @@ def pack(lengths: Lengths, inputs: Inputs) -> Packing:
         for row in rows:
             row.fill_(-1)
     block = min(BLOCK, next_power_of_2(frames * positions))
-    Launcher(cells.map_cells, {"BLOCK": block})(
+    KernelLaunch(cells.map_cells, {"BLOCK": block})(
         (blocks_of(frames * positions, block), batch),
         *(starts, widths, lengths.frames, *rows, frames, positions),
     )

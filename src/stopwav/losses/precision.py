@@ -77,6 +77,12 @@ def tf32_allowed() -> bool:
     return torch.get_float32_matmul_precision() != "highest"
 
 
+def rounded_to_tf32(tensor: Tensor) -> Tensor:
+    """Return float32 numbers rounded to the 10 bits of TF32, where a product alone would cut off the rest."""
+    bits = tensor.view(torch.int32).add(0x1000).bitwise_and_(-0x2000)
+    return torch.where(tensor.isnan(), tensor, bits.view(torch.float32))
+
+
 @contextmanager
 def tf32_products(allowed: bool) -> Iterator[None]:
     """Allow or forbid TF32 for float32 products on a GPU in this context; afterwards restore the setting.

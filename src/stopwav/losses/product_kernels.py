@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from stopwav.losses.cell_kernels import VARYING
+from stopwav.losses.cell_kernels import VARYING, rounded_to_tf32
 
 
 @triton.jit
@@ -28,8 +28,8 @@ def _product(
 ):
     """The tile of `left @ right.T` in these rows and columns; both factors have rows of DEPTH values.
 
-    `split` multiplies float32 numbers by three products in TF32: of the upper bits, and of the upper of one factor by
-    the lower of the other. What is left out is below the rounding of float32.
+    `split` multiplies float32 numbers by three products in TF32: each factor is the sum of two numbers of TF32, and only
+    the product of the smaller ones is left out. That is as exact as float32.
     """
     total = tl.zeros([ROWS, COLUMNS], SUM_DTYPE)
     left_at = row.to(tl.int64)[:, None] * DEPTH
@@ -39,9 +39,8 @@ def _product(
         a = tl.load(left + left_at + k[None, :])
         b = tl.load(right + right_at + k[:, None])
         if ARITHMETIC == "split":
-            # TF32 has 10 of the 23 bits.
-            a_high = (a.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-            total = tl.dot(a - a_high, b, total, input_precision="tf32")
+            a_high = rounded_to_tf32(a)
+            total = tl.dot(rounded_to_tf32(a - a_high), b, total, input_precision="tf32")
             b_low = tl.load(right_low + right_at + k[:, None])
             total = tl.dot(a_high, b_low, total, input_precision="tf32")
             total = tl.dot(a_high, b, total, input_precision="tf32")
@@ -151,7 +150,7 @@ def logit_gradient(
 ):
     """Write the gradient of a chunk's logits, and add its columns to the sums for the bias of this block of rows."""
     # Neighbouring programs have the same rows, which are then read from memory once.
-    blocks = tl.cdiv(V, COLUMNS)
+    blocks = tl.cdiv(VP, COLUMNS)
     column = tl.program_id(0) % blocks * COLUMNS + tl.arange(0, COLUMNS)
     block = tl.program_id(0) // blocks
     row = block * ROWS + tl.arange(0, ROWS)

@@ -27,6 +27,58 @@ def _first_rows(
     return n, t, encoding_part, prediction_part
 
 
+@triton.jit
+def _tile_range(n0, t0, encoding_rows, tiles, widths, first, end, T, FRAMES: tl.constexpr, PLACES: tl.constexpr):
+    """The first tile that has a cell of the chunk, and the one after the last."""
+    last = tl.maximum(tl.load(encoding_rows + tl.maximum(end, first + 1) - 1), 0)
+    low = tl.load(tiles + n0) + t0 // FRAMES * tl.cdiv(tl.load(widths + n0), PLACES)
+    high = tl.load(tiles + last // T) + (last % T // FRAMES + 1) * tl.cdiv(tl.load(widths + last // T), PLACES)
+    high = tl.where(first < end, high, low)
+    return low.to(tl.int32), high.to(tl.int32)
+
+
+@triton.jit
+def _add_up_tile(
+    grads,
+    encodings,
+    encoding_sums,
+    y,
+    row,
+    t_low,
+    t_high,
+    start,
+    width,
+    encoding_part,
+    u,
+    column,
+    first,
+    end,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SUM_DTYPE: tl.constexpr,
+    PLACES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Write the sum over the positions of a tile for each of its frames, and return the sums over its frames."""
+    sums = tl.zeros([PLACES, COLUMNS], SUM_DTYPE)
+    # Three stages: the gradients of the next frames are on their way while those of one are added.
+    for t in tl.range(t_low, t_high, num_stages=3):
+        cell = start + t * width + u
+        here = (u < width) & (cell >= first) & (cell < end)
+        grad = tl.load(
+            grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0
+        ).to(SUM_DTYPE)
+        if ACTIVATION != "none":
+            own = tl.full([COLUMNS], row + t, tl.int64) * D + column
+            x = tl.load(encodings + own, mask=column < D, other=0).to(SUM_DTYPE)
+            grad *= slope(x[None, :] + y, ACTIVATION)
+        sums += grad
+        part = tl.full([COLUMNS], encoding_part + t * tl.cdiv(width, PLACES), tl.int64) * D + column
+        tl.store(encoding_sums + part, tl.sum(grad, axis=0), mask=column < D)
+    return sums
+
+
 @triton.jit(do_not_specialize=VARYING)
 def add_up_tiles(
     grads,
@@ -60,12 +112,9 @@ def add_up_tiles(
     n0, t0, encoding_base, prediction_base = _first_rows(
         encoding_rows, encoding_parts, prediction_parts, widths, first, T, FRAMES, PLACES
     )
-    last = tl.maximum(tl.load(encoding_rows + tl.maximum(end, first + 1) - 1), 0)
-    low = tl.load(tiles + n0) + t0 // FRAMES * tl.cdiv(tl.load(widths + n0), PLACES)
-    high = tl.load(tiles + last // T) + (last % T // FRAMES + 1) * tl.cdiv(tl.load(widths + last // T), PLACES)
-    high = tl.where(first < end, high, low)
+    low, high = _tile_range(n0, t0, encoding_rows, tiles, widths, first, end, T, FRAMES, PLACES)
     n = n0
-    for tile in range((low + tl.program_id(0)).to(tl.int32), high.to(tl.int32), tl.num_programs(0)):
+    for tile in range(low + tl.program_id(0), high, tl.num_programs(0)):
         # A chunk has a few utterances.
         while tile >= tl.load(tiles + n + 1):
             n += 1
@@ -85,21 +134,10 @@ def add_up_tiles(
                 predictions + (n * POSITIONS + u).to(tl.int64)[:, None] * D + column[None, :], mask=inside, other=0
             ).to(SUM_DTYPE)
             encoding_part = (tl.load(encoding_parts + n) - encoding_base).to(tl.int32) + place
-            sums = tl.zeros([PLACES, COLUMNS], SUM_DTYPE)
-            # Three stages: the gradients of the next frames are on their way while those of one are added.
-            for t in tl.range(t_low, t_high, num_stages=3):
-                cell = start + t * width + u
-                here = (u < width) & (cell >= first) & (cell < end)
-                grad = tl.load(
-                    grads + (cell - first).to(tl.int64)[:, None] * DP + column[None, :], mask=here[:, None], other=0
-                ).to(SUM_DTYPE)
-                if ACTIVATION != "none":
-                    own = tl.full([COLUMNS], n * T + t, tl.int64) * D + column
-                    x = tl.load(encodings + own, mask=column < D, other=0).to(SUM_DTYPE)
-                    grad *= slope(x[None, :] + y, ACTIVATION)
-                sums += grad
-                part = tl.full([COLUMNS], encoding_part + t * tl.cdiv(width, PLACES), tl.int64) * D + column
-                tl.store(encoding_sums + part, tl.sum(grad, axis=0), mask=column < D)
+            sums = _add_up_tile(
+                *(grads, encodings, encoding_sums, y, n * T, t_low, t_high, start, width, encoding_part, u, column),
+                *(first, end, D, DP, ACTIVATION, SUM_DTYPE, PLACES, COLUMNS),
+            )
             part = (tl.load(prediction_parts + n) - prediction_base).to(tl.int32) + group * width + u
             tl.store(prediction_sums + part.to(tl.int64)[:, None] * D + column[None, :], sums, mask=inside)
 

@@ -22,10 +22,10 @@ from stopwav.losses import cell_kernels as cells
 from stopwav.losses import product_kernels as products
 from stopwav.losses import sum_kernels as sums
 from stopwav.losses.backend import Arguments, Inputs
-from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
+from stopwav.losses.kernel_launch import KernelLaunch, blocks_of, next_power_of_2
 from stopwav.losses.lattice_kernels import sum_paths, triton_type, weighted_posteriors
 from stopwav.losses.packing import FRAMES, PLACES, Packing, most_parts, pack
-from stopwav.losses.precision import add_product
+from stopwav.losses.precision import add_product, rounded_to_tf32
 from stopwav.losses.product_tiles import Tile, choose_tiles
 
 # For the activations of one chunk, the gradients of its logits, and partial sums. At batch 30 of LibriSpeech in bf16
@@ -111,7 +111,7 @@ class _Joiner:
         shape = _up(self._deep_symbols, self._tiles.columns), self._deep_width
         padded = self._given_weight.new_zeros(shape, dtype=self._arguments.arithmetic.dtype)
         padded[: self._symbols, : self._width] = self._given_weight
-        return padded
+        return rounded_to_tf32(padded) if self._tiles.arithmetic == "tf32" else padded
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """The first cell of each utterance, and the length of its rows."""
@@ -143,7 +143,7 @@ class _Joiner:
         """The gradient of each input, from those of each cell's blank and label scores."""
         step, buffers = self._allocated(self._gradient_bytes(), self._new_workspace)
         tile = self._tiles.grads
-        blocks = blocks_of(self._symbols, tile.columns)
+        blocks = blocks_of(self._deep_symbols, tile.columns)
         sizes = {"V": self._symbols, "VP": self._deep_symbols, "DP": self._deep_width, "BLANK": self._arguments.blank}
         differentiate = self._product_launcher(products.logit_gradient, tile, **sizes)
         fill, multiply = self._fill_launcher(), self._multiply_launcher()
@@ -228,16 +228,16 @@ class _Joiner:
         return self._split(self.weight)
 
     def _split(self, right: Tensor) -> tuple[Tensor, Tensor]:
-        """A right factor for the kernels: as it is, or its upper bits and the rest."""
+        """A right factor for the kernels: as it is, or in two numbers of TF32."""
         if self._tiles.arithmetic != "split":
             return right, right
-        high = (right.view(torch.int32) & -8192).view(torch.float32)
-        return high, right - high
+        high = rounded_to_tf32(right)
+        return high, rounded_to_tf32(right - high)
 
-    def _product_launcher(self, kernel: Any, tile: Tile, **sizes: int) -> Launcher:
+    def _product_launcher(self, kernel: Any, tile: Tile, **sizes: int) -> KernelLaunch:
         options = {"ARITHMETIC": self._tiles.arithmetic, "SUM_DTYPE": triton_type(self._sum_dtype)}
         block = {"ROWS": tile.rows, "COLUMNS": tile.columns, "BLOCK": tile.depth}
-        return Launcher(kernel, {**sizes, **options, **block}, tile.warps, tile.stages)
+        return KernelLaunch(kernel, {**sizes, **options, **block}, tile.warps, tile.stages)
 
     def _multiply_launcher(self) -> Callable[[Tensor, Tensor], None]:
         """A function that multiplies the gradient of a chunk's logits by the weight."""
@@ -265,9 +265,10 @@ class _Joiner:
         width = self._deep_width
         columns = min(MAX_COLUMNS, next_power_of_2(width))
         rows = max(1, VALUES // columns)
-        options = {"D": self._width, "DP": width, "ACTIVATION": self._arguments.activation}
+        options: dict[str, object] = {"D": self._width, "DP": width, "ACTIVATION": self._arguments.activation}
+        options["ARITHMETIC"] = self._tiles.arithmetic
         block = {"SUM_DTYPE": triton_type(self._sum_dtype), "ROWS": rows, "COLUMNS": columns}
-        launch = Launcher(cells.pack_hidden, {**options, **block})
+        launch = KernelLaunch(cells.pack_hidden, {**options, **block})
 
         def fill(hidden: Tensor, first: int, size: int) -> None:
             launch(
@@ -287,8 +288,8 @@ class _Joiner:
         programs = min(buffers.tiles, blocks_of(SUM_PROGRAMS_PER_PROCESSOR * _processors(to_encodings.device), blocks))
         tile = {"SUM_DTYPE": triton_type(self._sum_dtype), "FRAMES": FRAMES, "PLACES": PLACES, "COLUMNS": columns}
         sizes = {"D": self._width, "DP": self._deep_width, "ACTIVATION": self._arguments.activation}
-        add_up_tiles = Launcher(sums.add_up_tiles, {**sizes, **tile}, warps=1)
-        add_up_parts = Launcher(sums.add_up_parts, {"D": self._width, **tile}, warps=1)
+        add_up_tiles = KernelLaunch(sums.add_up_tiles, {**sizes, **tile}, warps=1)
+        add_up_parts = KernelLaunch(sums.add_up_parts, {"D": self._width, **tile}, warps=1)
         parts = buffers.encoding_sums, buffers.prediction_sums
         packing, frames = self.packing, self._arguments.lengths.frames
         maps = (
