@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 from stopwav.engines.label import check_label, read_label
 from stopwav.engines.protocol import AudioProcessor, DescriptionError, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
+from stopwav.plugins import entry_points
 
 ENTRY_POINTS = "stopwav.engines"
 # Built-in engines of these packages import PyTorch with their module; the others import their toolkit when they load.
@@ -143,7 +144,7 @@ def available() -> list[EngineEntry]:
             f"pip install {point.dist.name}" if point.dist else "",
             f"from package {point.dist.name}" if point.dist else "",
         )
-        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        for point in entry_points(ENTRY_POINTS)
     ]
     return [*BUILT_IN, *external]
 
@@ -329,6 +330,6 @@ def _parse_value(text: str) -> Any:
     """Return the value of an option: a number or boolean if it is one in JSON, otherwise the text itself."""
     try:
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (int, float, bool)) else text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from stopwav.engines.label import read_label
 from stopwav.engines.registry import EngineSpec, parse_spec
 from stopwav.errors import StopwavError
+from stopwav.plugins import entry_points
 from stopwav.servers.protocol import Server
 
 GROUP = "stopwav.servers"
@@ -90,7 +90,7 @@ BUILT_IN = (
 def available() -> list[ServerEntry]:
     """Return the kinds of servers, those of other packages included."""
     entries = list(BUILT_IN)
-    for point in importlib.metadata.entry_points(group=GROUP):
+    for point in entry_points(GROUP):
         package = point.dist.name if point.dist is not None else ""
         summary = f"by the package {package}" if package else "by a package of others"
         entries.append(ServerEntry(point.name, point.value, (), f"pip install {package}", summary, f"{point.name}:…"))

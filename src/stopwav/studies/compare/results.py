@@ -7,6 +7,7 @@ from typing import Any
 
 from stopwav.errors import Caution, Status
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
+from stopwav.speech.normaliser import stored_normaliser
 from stopwav.stats import (
     FEWEST_POINTS,
     Estimate,
@@ -25,8 +26,9 @@ from stopwav.studies.compare.energy import (
 )
 from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
-from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure
+from stopwav.studies.compare.pieces import EngineData, load_failure
 from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_run, rounds_of
+from stopwav.studies.compare.samples import Sample, inputs_of
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
 from stopwav.studies.definition import ERROR_RATES
 from stopwav.studies.engine_names import engine_settings
@@ -54,15 +56,19 @@ def compare_results(record: Record) -> list[Result]:
 def compare_texts(run: StudyRun) -> list[RecognisedText]:
     """Return the text of every sample."""
     data: RunData = run.view["data"]
-    utterances = {utterance.id: utterance for utterance in inputs_of(run.record)}
+    references = {utterance.id: utterance.text for utterance in inputs_of(run.record)}
+    normaliser = stored_normaliser(run.record.header.normaliser)
     texts = []
     for engine in data.engines:
         failed = (piece for piece in engine.failed if piece.key[0] == "sample")
         attempts = [
-            *(Attempt(sample.utterance, sample.text) for sample in engine.samples),
-            *(Attempt(utterances[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
+            *(
+                Attempt(sample.utterance.id, sample.utterance.text, sample.text, "", sample.errors, sample.characters)
+                for sample in engine.samples
+            ),
+            *(Attempt(p.data["id"], references[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
         ]
-        texts += recognised_texts(engine.name, attempts, untrained=engine.untrained)
+        texts += recognised_texts(engine.name, attempts, normaliser, untrained=engine.untrained)
     return texts
 
 

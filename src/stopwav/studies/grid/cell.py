@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import StopwavError
+from stopwav.measure.float32_products import HeldPrecision, engine_precision
 from stopwav.measure.plan import Plan, Scalar
 from stopwav.measure.visit import Round, Visitor
 from stopwav.studies.audio_input import located, make_audio
@@ -141,12 +142,20 @@ class CellVisitor:
         self._name, self._audio, self._seed = engine, located(audio), seed
         self._visitor = Visitor(device, memory_limit_bytes)
         self._engine: Engine | AudioProcessor | None = None
+        self._precision = HeldPrecision(engine)
         self._load_s = 0.0
 
     def visit(self, cell: GridCell, plan: Plan, is_largest: bool, peaks: bool) -> Round:
         """Return a round of the cell; its load time is that of the engine and of its own input."""
         setup: Callable[[], Callable[[], object]] = partial(self._setup, cell)
-        round_ = self._visitor.visit(setup, plan, is_largest=is_largest, peaks=peaks)
+        visit = partial(self._visitor.visit, setup, plan, is_largest=is_largest, peaks=peaks)
+        round_ = visit()
+        if self._precision.hold("after a first call"):
+            round_ = visit()
+            self._precision.check()
+        if round_.samples is not None:
+            cautions = (*round_.samples.cautions, *self._precision.cautions)
+            round_ = replace(round_, samples=replace(round_.samples, cautions=cautions))
         return round_ if round_.opened else replace(round_, load_s=self._load_s + (round_.load_s or 0.0))
 
     def _setup(self, cell: GridCell) -> Callable[[], object]:
@@ -154,4 +163,6 @@ class CellVisitor:
             start_s = time.perf_counter()
             self._engine = load_engine(self._name)
             self._load_s = time.perf_counter() - start_s
+            self._precision = engine_precision(self._name, self._engine.info.precision)
+            self._precision.hold("after the engine was loaded")
         return cell_call(self._engine, cell, self._audio, self._seed)
