@@ -183,8 +183,8 @@ that were written.
 "span_s"}], "memory": [{"file", "device", "peak_bytes", "peak_at_s", "points"}], "notes", "stages", "functions",
 "launches", "steps", "idle_share"}`; `self_s` is own time, and the other tables have rows like `operators`.
 
-`diff`: `{"study", "a", "b", "forced", "remarks", "only_a", "only_b", "results": [{"name", "utterances", "lost",
-"changes":
+`diff`: `{"study", "a", "b", "forced", "remarks", "models": [{"name", "a", "b"}], "only_a", "only_b",
+"results": [{"name", "utterances", "lost", "changes":
 [{"metric", "unit", "a", "b", "by", "value", "low", "high", "verdict", "confidence", "threshold", "n", "p_value",
 "more_rounds", "paired", "note", "rough", "rule", "quantity"}]}]}`; a part of an item (a length, a row of a step)
 also has

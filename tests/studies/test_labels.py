@@ -10,9 +10,11 @@ from noise_corpus import write_corpus
 
 import stopwav
 from stopwav import Plan, StopwavError
+from stopwav.cli.history import past_run
 from stopwav.record import Record
 from stopwav.studies.engine_names import engine_names, engine_settings, label_line
 from stopwav.studies.forecast import earlier_speed
+from stopwav.studies.study import StudyRun
 
 FAST = Plan(min_values=3, max_values=5, warmup_s=0, min_values_s=0.01, max_values_s=0.2)
 ENGINES = ["quick=fake,service_ms=1", "fake,service_ms=2,label=slow"]
@@ -66,6 +68,15 @@ def test_the_label_is_a_part_of_the_run(record: Record) -> None:
     assert again.path == record.path
     other = latency(folder, ["quick=fake,service_ms=1", "fake,service_ms=2,label=slower"], resume=True)
     assert other.path != record.path
+
+
+def test_a_history_joins_no_two_settings_under_one_label(record: Record) -> None:
+    folder = record.path.parent / "other"
+    folder.mkdir()
+    other = latency(folder, ["quick=fake,service_ms=7", "fake,service_ms=2,label=slow"])
+    settings = [past_run(StudyRun(Record.read(run.path))).setting for run in (record, other, record)]
+    assert settings[0] == settings[2] != settings[1]
+    assert "fake,service_ms=7" in settings[1]
 
 
 def test_an_earlier_run_is_found_by_the_setting_whatever_its_label(record: Record) -> None:

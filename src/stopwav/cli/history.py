@@ -13,8 +13,10 @@ from stopwav.errors import StopwavError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stopwav.record import Record
     from stopwav.report.history import PastRun
     from stopwav.report.level_shift import LevelShifts
+    from stopwav.studies.comparable import Comparable
     from stopwav.studies.study import StudyRun
 
 
@@ -65,8 +67,17 @@ def past_run(run: StudyRun, href: str = "") -> PastRun:
     definitions = run.study.definitions
     key = [KeyMetric(name, known.headline, known.scale, known.decimals) for name, known in definitions.headlines()]
     comparable = run.study.comparable
-    settings = {} if comparable is None else understood(run.record, lambda: comparable.settings(run.record))
+    settings = {} if comparable is None else understood(run.record, lambda: _settings(run.record, comparable))
     return PastRun(run.record, run.followed, key, definitions.explain, run.study.series, href, settings)
+
+
+def _settings(record: Record, comparable: Comparable) -> dict[str, object]:
+    """The settings that have to be equal, and the models under names that may stand for others in the next run."""
+    from stopwav.studies.engine_names import is_own_name
+
+    models = comparable.models(record).items()
+    named = {name or "model": setting for name, setting in models if not is_own_name(name, setting)}
+    return {**comparable.settings(record), **named}
 
 
 def _folder(name: Path) -> Path:

@@ -23,7 +23,7 @@ from stopwav.studies.diff.items import (
     limits_by_metric,
 )
 from stopwav.studies.diff.models import ModelPair, match_items, pair_models
-from stopwav.studies.diff.obstacles import Items, check_comparable, differences, model_differences, visible
+from stopwav.studies.diff.obstacles import check_comparable, differences, model_differences, visible
 from stopwav.studies.run_choice import choose_run, choose_runs
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import check_run, study_of
@@ -207,7 +207,8 @@ def match_runs(
         )
         for name, differing in other_settings.items()
     }
-    only_a, only_b = _unmatched(in_a, matched), [name for name in in_b if name not in dict(matched.values())]
+    found_in_b = {name_b for name_b, _ in matched.values()}
+    only_a = [name for name in in_a if name not in matched]
     outline = Diff(
         a=before.path,
         b=after.path,
@@ -215,7 +216,7 @@ def match_runs(
         items=(),
         only_a=tuple(only_a),
         lost=tuple(name for name in only_a if not in_a[name].optional),
-        only_b=tuple(only_b),
+        only_b=tuple(name for name in in_b if name not in found_in_b),
         forced=forced,
         remarks=(*_model_remarks(models, titles, other_settings), *differences(before, after)),
         rule=rule,
@@ -242,10 +243,6 @@ def _item(runs: MatchedRuns, title: str, changes: Sequence[Change]) -> ItemDiff:
     (a, b), utterances = runs.pairs[title], runs.common[title]
     lost = sorted((a.utterances or {}).keys() - (b.utterances or {}).keys())
     return ItemDiff(title, tuple(changes), 1 if utterances is None else len(utterances), tuple(lost), a.part, a.depth)
-
-
-def _unmatched(items: Mapping[str, ComparableItem], matched: Items) -> list[str]:
-    return [name for name in items if name not in matched]
 
 
 def _nothing_shared(

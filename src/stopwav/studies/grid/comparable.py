@@ -9,7 +9,7 @@ from stopwav.record import Record
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
 from stopwav.studies.grid.cell import GridCell
 from stopwav.studies.grid.cells import measurements, own_rounds, result_name
-from stopwav.studies.grid.spec import GridSpec, device_of
+from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.stored_fields import stored_spec
 
 
@@ -32,17 +32,14 @@ def _item(cell: GridCell, measurement: Measurement, opened: list[Round]) -> Comp
     return ComparableItem(values, rounds=len(measurement.good))
 
 
-def _item_settings(record: Record, name: str) -> Mapping[str, object]:
-    """The device that the engine of a cell ran on."""
-    spec = stored_spec(GridSpec, record.header)
-    lane = next((lane for lane in spec.lanes if name.startswith(f"{spec.name(lane)} ")), None)
-    return {} if lane is None else {"device": device_of(spec, lane)}
+def _settings(record: Record) -> Mapping[str, object]:
+    """The device that was asked for; one that an engine names is a part of its setting."""
+    return {"device": stored_spec(GridSpec, record.header).device or "as the engine says"}
 
 
 COMPARABLE = Comparable(
     noun="measured cell",
     metrics=(RoundMetric("rtf", "", "time"), RoundMetric("peak_host_bytes", "B", "size")),
     items=_items,
-    item_settings=_item_settings,
-    model_settings=("device",),
+    settings=_settings,
 )

@@ -70,8 +70,9 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
     verdicts: Any = run.extras.get("verdicts")
     short = run.results if several else [_without_engine(result) for result in run.results]
     asked = [result for result in short if result.kind == "cell" and not _is_left_out(result)]
-    notes = [note for name, layout in grids.items() for note in _notes(name if several else "", layout, run)]
-    still_open = [(name, _open_note(layout, run.record)) for name, layout in grids.items()]
+    still_open = _open_note(grids, run.record)
+    of_engines = [note for name, layout in grids.items() for note in _notes(name if several else "", layout)]
+    notes = [*of_engines, *([still_open] if still_open else [])]
     tables = _tables(grids, detail.scientific)
     frontiers = [_of(name, several) + _frontier_text(row) for name, layout in grids.items() for row in layout.frontiers]
     return Document(
@@ -80,7 +81,7 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
             Note(_settings_line(grids), quiet=False, media=TEXT),
             *(replace(table, media=BRIEF) for table in tables[:1]),
             *([Note(legend, media=BRIEF)] if (legend := _marks_legend(grids)) else []),
-            *(Note(_of(name, several) + note, media=BRIEF) for name, note in still_open if note),
+            *([Note(still_open, media=BRIEF)] if still_open else []),
             *verdict_sections(verdicts),
             Section("At a glance", (Figures((("rtfx*",), ("memory-*",)), layout="grid"),), media=PAGE),
             Section("The grid", in_detail((*tables, *map(Note, notes), _brackets_note(grids)))),
@@ -116,9 +117,8 @@ def _without_engine(result: Result) -> Result:
     return replace(result, name=result.name.removeprefix(f"{result.params['of']} "))
 
 
-def _notes(name: str, layout: GridLayout, run: StudyRun) -> list[str]:
-    notes = (pace_note(layout), _open_note(layout, run.record), _absent_note(layout))
-    return [_of(name, bool(name)) + note for note in notes if note]
+def _notes(name: str, layout: GridLayout) -> list[str]:
+    return [_of(name, bool(name)) + note for note in (pace_note(layout), _absent_note(layout)) if note]
 
 
 def fit_text(fit: Result) -> str:
@@ -152,17 +152,19 @@ def _marks_legend(grids: Mapping[str, GridLayout]) -> str:
     return "; ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks)
 
 
-def _open_note(layout: GridLayout, record: Record) -> str:
+def _open_note(grids: Mapping[str, GridLayout], record: Record) -> str:
     """How much more time would settle the cells that are open, and those that are not measured."""
-    if record.header.spec.get("rounds") is not None or not layout.measured:
+    measured = [cell for layout in grids.values() for cell in layout.measured]
+    if record.header.spec.get("rounds") is not None or not measured:
         return ""
-    open_cells = [cell for cell in layout.measured if cell.params["more_rounds"] != 0]
-    absent = [cell for cell in layout.cells.values() if cell.params.get("call_s") is not None]
+    open_cells = [cell for cell in measured if cell.params["more_rounds"] != 0]
+    cells = (cell for layout in grids.values() for cell in layout.cells.values())
+    absent = [cell for cell in cells if cell.params.get("call_s") is not None]
     times: list[Any] = [*(cell.params["more_s"] for cell in open_cells), *(cell.params["call_s"] for cell in absent)]
     seconds = sum(time_s for time_s in times if time_s)
     if not seconds:
         return ""
-    wide = f"{len(open_cells)} of {len(layout.measured)} cells are undecided or wider than ± {100 * PRECISION:g} %"
+    wide = f"{len(open_cells)} of {len(measured)} cells are undecided or wider than ± {100 * PRECISION:g} %"
     missing = f"{counted(len(absent), 'cell')} not measured" if absent else ""
     text = "; ".join(filter(None, (wide if open_cells else "", missing)))
     budget = budget_text(spent_s(record) + seconds)

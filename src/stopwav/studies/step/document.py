@@ -233,8 +233,15 @@ def _profile(step: Result, detail: Detail) -> list[Block]:
     )
     most = None if detail.every_metric else MOST_PROFILED
     text, page = _profile_tables(profile, most), _profile_tables(profile, MOST_PROFILED_ON_PAGE)
-    more = [] if most is None else [Note(f"The first {most} of each; --all prints every one", media=TEXT)]
-    tables = [*(replace(table, media=TEXT) for table in text), *(replace(table, media=PAGE) for table in page)]
+    more: list[Block] = []
+    if most is not None:
+        more = [
+            Note(f"The first {MOST_BRIEF}; --all prints every one", media=BRIEF),
+            *in_detail([Note(f"The first {most} of each; --all prints every one", media=TEXT)]),
+        ]
+    brief = [replace(table, rows=table.rows[:MOST_BRIEF], media=BRIEF) for table in text[:1]]
+    whole_tables = in_detail(replace(table, media=TEXT) for table in text)
+    tables = [*brief, *whole_tables, *(replace(table, media=PAGE) for table in page)]
     whole: tuple[Block, ...] = _profile_tables(profile, MOST_ROWS)
     if any(len(profile[name]) > MOST_ROWS for name in ("operators", "kernels", "modules")):
         whole += (Note(f"The first {MOST_ROWS} of each; the run file has every one"),)
