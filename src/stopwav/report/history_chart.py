@@ -82,7 +82,7 @@ def history_chart(title: str, meaning: str, points: Sequence[Point], shifts: Seq
         uprights = chart_of(shifts).mark_rule(strokeDash=[4, 4], strokeWidth=2)
         layers.append(
             uprights.encode(
-                x="time:T",
+                x=alt.X("time:T"),
                 color=colour(engines, engines).legend(None),
                 tooltip=alt.Tooltip("text:N", title="change point"),
             )

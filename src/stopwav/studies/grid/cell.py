@@ -6,7 +6,7 @@ Each worker imports this file, and nothing that only the run needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -25,18 +25,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GridCell:
-    """A place in the grid."""
+    """A place in the grid, of one engine: its lane, which is "" where the run has no other."""
 
     duration_s: float
     batch_size: int
+    lane: str = ""
 
     @property
     def audio_s(self) -> float:
         """Seconds of audio in the batch."""
         return self.duration_s * self.batch_size
 
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """The parts of keys and names of folders that are this cell."""
+        return (*([self.lane] if self.lane else []), exact(self.duration_s), self.batch_size)
+
     def __str__(self) -> str:
-        return f"{self.duration_s:g} s × {self.batch_size}"
+        place = f"{self.duration_s:g} s × {self.batch_size}"
+        return f"{self.lane} {place}" if self.lane else place
+
+
+def cell_of(parts: Sequence[str | int]) -> GridCell:
+    """Return the cell that these parts of a key are."""
+    *lanes, duration_s, size = parts
+    return GridCell(float(duration_s), int(size), *map(str, lanes))
 
 
 def exact(duration_s: float) -> str:

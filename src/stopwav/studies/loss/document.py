@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from stopwav.piece import Piece
 from stopwav.record import Record, Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
     Block,
@@ -16,22 +16,19 @@ from stopwav.report.document import (
     Detail,
     Document,
     Figures,
-    Medium,
     Note,
     Row,
     Section,
     Table,
+    in_detail,
 )
-from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
 from stopwav.studies.loss.open_pairs import open_text, verdict_text
+from stopwav.studies.loss.profile_document import profile_sections
 from stopwav.studies.loss.ranks import NO_INTERVAL
 from stopwav.studies.loss.size import size_text
-from stopwav.studies.loss.traces import profiles_of, recorded_text
 from stopwav.studies.study import StudyRun
 
-# Operators and kernels that are listed, and what is shown of their names, which may fill a page.
-MOST_PROFILED, LONGEST_NAME = 20, 60
-PAGE_AND_FILE: tuple[Medium, ...] = ("markdown", "page")
 WRONG = "✗"
 APPROXIMATE = "~"
 # At the name of a loss that failed in a part of its rounds.
@@ -54,6 +51,10 @@ _LEGEND = {
 }
 
 
+# Losses that a terminal begins with.
+BRIEF_ROWS = 6
+
+
 def loss_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tables, a legend of their marks, charts, and a sentence on each finding."""
     results, spec = run.results, run.record.header.spec
@@ -71,52 +72,16 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         blocks=(
             Note(_settings_line(results), quiet=False, media=TEXT),
             *_size_note(run.record),
-            Section("The losses", (*tables, *legend, note)),
+            *(block for group in groups for block in _brief_table(group)),
+            Section("The losses", (*in_detail(tables), *legend, note)),
             Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
-            *_profiles(run.record),
+            *profile_sections(run.record),
         ),
         findings=tuple(_findings(run)),
         record=run.record,
         warned=tuple(results),
         measured=tuple(result for result in results if result.metrics),
     )
-
-
-def _profiles(record: Record) -> list[Section]:
-    """The operators, the kernels and the memory of each loss under the profiler."""
-    profiles = profiles_of(record)
-    if not profiles:
-        return []
-    about = Note(
-        "Under torch.profiler, which slows steps down: read which operator is large, not how long it takes. Operators "
-        "and kernels are of all recorded steps, memory of the first trace."
-    )
-    blocks = [block for number, piece in enumerate(profiles, start=1) for block in _profile(piece, number)]
-    return [Section("Under the profiler", (about, *blocks), media=PAGE_AND_FILE)]
-
-
-def _profile(piece: Piece, number: int) -> list[Block]:
-    where, idle = f"{plain(str(piece.key[1]), 40)} ({piece.key[2]})", piece.data["idle_share"]
-    busy = "" if idle is None else f"; the device was idle {100 * idle:.1f} % of the time"
-    tables = [
-        _profile_table(f"Operators of {where}", ("operator", "calls", "self ms", "total ms"), piece.data["operators"]),
-        _profile_table(f"Kernels of {where}", ("kernel", "calls", "total ms"), piece.data["kernels"]),
-    ]
-    drawn = Figures(((f"profile-{number}",),))
-    return [
-        *(table for table in tables if table.rows),
-        Note(f"{recorded_text(piece)}{busy}. {', '.join(piece.data['files'])}"),
-        drawn,
-    ]
-
-
-def _profile_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> Table:
-    """A table of names, calls and times in seconds."""
-    rows = [
-        Row((Cell(plain(name, LONGEST_NAME)), Cell(str(calls)), *(Cell(format_number(1e3 * s, 2)) for s in times)))
-        for name, calls, *times in lines[:MOST_PROFILED]
-    ]
-    return Table((Column(headings[0], "left", shorten=True), *map(Column, headings[1:])), tuple(rows), title=title)
 
 
 def by_setting(results: Sequence[Result]) -> list[list[Result]]:
@@ -188,6 +153,28 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
     padding = _padding_text(next((result for result in group if result.metrics), group[0]))
     return Table(tuple(columns), rows, title=setting_text(group[0]), label=1), Note(padding)
+
+
+def _brief_table(group: Sequence[Result]) -> Iterator[Block]:
+    """Yield the first rows, without forward and backward, and the batches they are of: what a terminal begins with."""
+    shown = [result for result in group if result.metrics][:BRIEF_ROWS]
+    largest = any("largest_batch" in result.metrics for result in group)
+    columns = [
+        Column("rank", "left"),
+        Column("loss", "left", fold=True),
+        *map(Column, ("step, ms", "peak memory", "max relative error")),
+        *([Column("largest batch")] if largest else []),
+    ]
+    rows = []
+    for result in shown:
+        cells = _cells(result, group, largest)
+        rows.append(Row((*cells[:3], *cells[5:])))
+    left = len(group) - len(shown)
+    notes = (f"{counted(left, 'more loss', 'more losses')}: --all",) if left else ()
+    yield Table(tuple(columns), tuple(rows), title=setting_text(group[0]), label=1, notes=notes, media=BRIEF)
+    params: Any = next((result for result in group if result.metrics), group[0]).params
+    if compared := compared_text(params).removesuffix("; "):
+        yield Note(compared, quiet=False, media=BRIEF)
 
 
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:

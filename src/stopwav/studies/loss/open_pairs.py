@@ -30,7 +30,8 @@ def open_text(record: Record) -> list[str]:
         return []
     named = ", ".join(f"{a} and {b} {_more(rounds)}" for a, b, rounds in pairs[:MOST_PAIRS])
     if len(pairs) > MOST_PAIRS:
-        named += f", and {len(pairs) - MOST_PAIRS} more pairs"
+        more = len(pairs) - MOST_PAIRS
+        named += f", and {more} more pair{'' if more == 1 else 's'}"
     known = [rounds for _, _, rounds in pairs if rounds is not None]
     return [f"Undecided: {named}{_time_needed(record, max(known)) if known else ''}"]
 
