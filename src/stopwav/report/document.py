@@ -208,6 +208,8 @@ class Document:
     doubts: Callable[[str, str], bool] = lambda code, metric: True
     # The rounds of the run in words: where a budget ended it, its settings do not say how many there are.
     rounds: str = ""
+    # Where it comes from, as pairs of a label and a text, where it is of no single run.
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> Table:

@@ -231,7 +231,7 @@ def test_history_keeps_studies_apart(tmp_path: Path) -> None:
     html = (tmp_path / "history.html").read_text()
     assert "compare, made up (20 utterances" in html
     assert "loss, shapes" in html
-    assert "<figcaption>parameters, count</figcaption>" in html
+    assert "<figcaption>parameters</figcaption>" in html
     assert "<figcaption>step time, ms</figcaption>" in html
     studies = [run["study"] for run in json.loads(command("history", tmp_path, "--json").stdout)["runs"]]
     assert sorted(studies) == ["compare", "loss"]

@@ -52,6 +52,7 @@ from stopwav.studies.compare.comparison import (
     verdict_text,
 )
 from stopwav.studies.compare.definitions import DEFINITIONS
+from stopwav.studies.compare.energy import NO_METER
 from stopwav.studies.compare.expectation import JudgedExpectation
 from stopwav.studies.compare.verdicts import ENERGY, PairVerdict
 from stopwav.studies.definition import ERROR_RATES, OTHER_LANGUAGE, PARTS_OF_WER, Definition
@@ -130,20 +131,32 @@ def _summary(comparison: Comparison) -> Iterator[Block]:
     yield Table((Column("", "left"), *titles), tuple(_summary_rows(comparison, page=True)), media=PAGE)
     yield Note("In square brackets: 95 % confidence interval.", media=PAGE)
     yield Missing(tuple(_brief_reasons(comparison)), media=BRIEF)
-    missing = Missing(tuple(_missing_reasons(comparison)), media=EVERYWHERE)
-    yield from in_detail((Note(length_note(comparison)), missing))
+    yield from in_detail([Note(length_note(comparison))])
+    if reasons := tuple(_missing_reasons(comparison)):
+        yield from in_detail([Missing(reasons)])
+        why = f"Why numbers or intervals are missing: {counted(len(reasons), 'reason')}"
+        yield Section(why, (Missing(reasons, media=PAGE),), folded=True, media=PAGE)
 
 
 def _summary_rows(comparison: Comparison, *, page: bool, brief: bool = False) -> Iterator[Row]:
     """The rows of the metrics that some engine has, or has not for a reason that a word says."""
+    unmetered = [metric for metric in SUMMARY if _is_unmetered(comparison, metric)]
     for metric in SUMMARY:
-        if (metric in PARTS_OF_WER and not page) or (brief and metric not in BRIEF_SUMMARY):
+        # What no engine has a meter for is one row.
+        if (metric in PARTS_OF_WER and not page) or (brief and metric not in BRIEF_SUMMARY) or metric in unmetered[1:]:
             continue
         estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
         if any(estimate and (estimate.value is not None or estimate.code in ABSENT) for estimate in estimates):
             pairs = zip(comparison.engines, estimates, strict=True)
             cells = [_summary_cell(comparison, engine, metric, estimate) for engine, estimate in pairs]
-            yield Row((Cell(_label(metric)), *cells))
+            label = "energy and power" if metric in unmetered and len(unmetered) > 1 else _label(metric)
+            yield Row((Cell(label), *cells))
+
+
+def _is_unmetered(comparison: Comparison, metric: str) -> bool:
+    estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
+    known = [estimate for estimate in estimates if estimate is not None]
+    return bool(known) and all(estimate.code == NO_METER for estimate in known)
 
 
 def _definition(metric: str) -> Definition:

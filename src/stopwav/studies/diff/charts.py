@@ -7,7 +7,8 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.report.chart import TICKS, Chart, chart_of, colour, engine_keys, ink, shape, spec_of
+from stopwav.report.axis import TICKS
+from stopwav.report.chart import Chart, chart_of, colour, engine_keys, ink, shape, spec_of
 from stopwav.report.text import effect_text
 from stopwav.stats.change import Change
 from stopwav.studies.definition import Definitions

@@ -292,8 +292,8 @@ def _page_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
 
 
 _GLANCE_NOTES = (
-    Note("In brackets: 95 % interval. † has a note."),
-    Note("Point at a number, or Tab to it, for its definition. Click a heading to sort.", scripted=True),
+    Note("In brackets: 95 % interval; a number without one rests on too few words or rounds for it."),
+    Note("Point at a number, or Tab to it, for its definition and its notes. Click a heading to sort.", scripted=True),
 )
 _TIMELINE_NOTE = (
     "Each engine’s chunks are drawn from the start to the end of their processing, pale while they queue; a tick marks "

@@ -29,6 +29,10 @@ from stopwav.studies.loss.ranks import NO_INTERVAL
 from stopwav.studies.loss.size import size_text
 from stopwav.studies.study import StudyRun
 
+# More names make no title.
+MOST_NAMES_IN_TITLE = 3
+# Losses that a finding compares with the fastest: the next ones.
+MOST_COMPARED = 3
 WRONG = "✗"
 APPROXIMATE = "~"
 # At the name of a loss that failed in a part of its rounds.
@@ -68,7 +72,7 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         media=PAGE,
     )
     return Document(
-        title=f"Transducer losses on {spec['device']}, {spec['dtype']}",
+        title=f"{_subject(results)} on {spec['device']}, {spec['dtype']}",
         blocks=(
             Note(_settings_line(results), quiet=False, media=TEXT),
             *_size_note(run.record),
@@ -82,6 +86,16 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         warned=tuple(results),
         measured=tuple(result for result in results if result.metrics),
     )
+
+
+def _subject(results: Sequence[Result]) -> str:
+    """The losses that have a time by name, or how many they are."""
+    names = list(dict.fromkeys(loss_name(result) for result in results if result.metrics))
+    if not names:
+        return "Transducer losses"
+    if len(names) > MOST_NAMES_IN_TITLE:
+        return f"{len(names)} transducer losses"
+    return f"{'Transducer loss' if len(names) == 1 else 'Transducer losses'} {listed(names)}"
 
 
 def by_setting(results: Sequence[Result]) -> list[list[Result]]:
@@ -254,6 +268,7 @@ def _findings(run: StudyRun) -> list[str]:
     results = run.results
     groups = by_setting(results)
     findings = [text for group in groups for text in _setting_findings(group, run.record, several=len(groups) > 1)]
+    findings += _without_winner(groups)
     wrong = sorted({loss_name(result) for result in results if result.metrics and not result.params["right"]})
     failed = dict.fromkeys(f"{loss_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
     partly = sorted({loss_name(result) for result in results if is_partial(result)})
@@ -275,16 +290,43 @@ def _setting_findings(group: Sequence[Result], record: Record, several: bool) ->
         took = f"{format_value(exact[0].metrics['step_time'], 1e3)} ms per step"
         return [f"{loss_name(exact[0])} is the only exact loss that was measured{where}: {took}"]
     ranked = [result for result in exact if result.metrics["rank"].value is not None]
-    if any(result.metrics["rank"].code == NO_INTERVAL for result in exact) or not ranked:
-        return [f"No winner yet{where}: {next(_notes(exact), 'nothing is decided')}"]
+    if _is_open(exact):
+        return []
     best = min(float(result.metrics["rank"].value or 0) for result in ranked)
     first = [result for result in ranked if result.metrics["rank"].value == best]
     if is_partial(first[0]):
         where += " on the batches that all of them completed"
     names = listed([loss_name(result) for result in first])
-    took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step"
+    took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step{_others(exact, first)}"
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
     return [f"{names} {verb}{where}: {took} ({verdict_text(record)})", *_smallest(group, ranked, where)]
+
+
+def _is_open(exact: Sequence[Result]) -> bool:
+    """Whether several exact losses have no order yet."""
+    ranks = [result.metrics["rank"] for result in exact]
+    return any(rank.code == NO_INTERVAL for rank in ranks) or all(rank.value is None for rank in ranks)
+
+
+def _others(exact: Sequence[Result], first: Sequence[Result]) -> str:
+    """The times of those that the fastest were compared with, the quickest first."""
+    others = [result for result in exact if result not in first]
+    told = [f"{format_value(one.metrics['step_time'], 1e3)} ({loss_name(one)})" for one in others[:MOST_COMPARED]]
+    more = [f"{len(others) - MOST_COMPARED} more"] if len(others) > MOST_COMPARED else []
+    return f", against {listed([*told, *more])}" if told else ""
+
+
+def _without_winner(groups: Sequence[Sequence[Result]]) -> list[str]:
+    """A sentence on the exact losses that have no order yet, once for all settings in which they are the same."""
+    settings: dict[tuple[str, str], int] = {}
+    for group in groups:
+        exact = [result for result in group if result.metrics and "rank" in result.metrics and _is_exact(result)]
+        if len(exact) > 1 and _is_open(exact):
+            names = listed(sorted(loss_name(result) for result in exact))
+            reason = next(_notes(exact), "nothing is decided").removeprefix("not ranked yet: ")
+            settings[names, reason] = settings.get((names, reason), 0) + 1
+    where = f" in {{}} of {len(groups)} settings" if len(groups) > 1 else ""
+    return [f"No winner yet of {names}{where.format(n)}: {reason}" for (names, reason), n in settings.items()]
 
 
 def _is_exact(result: Result) -> bool:

@@ -48,10 +48,11 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tree, what is said of the whole step, its charts and processes; with labels, those rows alone."""
     tree = StepTree(run.results)
     model = str(tree.step.params["model"])
-    title = f"Training step of {plain(model, 40)}"
+    # Its settings stand in the line below.
+    title = f"Training step of {plain(model.partition(',')[0], LONGEST_NAME)}"
     if not tree.step.metrics:
         return Document(title, findings=(_failure(tree.step),), record=run.record, warned=(tree.step,))
-    settings = [Note(f"Training step of {plain(model, 80)} {_settings(tree.step)}", quiet=False)]
+    settings = [Note(f"Training step of {plain(model)} {_settings(tree.step)}", quiet=False)]
     if tree.step.params["size"]:
         settings.append(Note(f"Size: {tree.step.params['size']}", quiet=False))
     if detail.labels is not None:
