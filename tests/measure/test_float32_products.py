@@ -103,3 +103,15 @@ def test_an_engine_without_pytorch_does_not_import_it() -> None:
         "assert not held.hold('after a call'); held.check(); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("tf32", [False, True])
+def test_products_on_a_gpu_are_of_that_precision(tf32: bool) -> None:
+    """TF32 keeps 10 bits after the point: 1 + 2⁻¹² is 1 in it."""
+    torch.set_float32_matmul_precision("highest" if tf32 else "high")
+    HeldPrecision("a loss", tf32=tf32).hold("after an import")
+    factor = torch.full((1024, 1024), 1 + 2**-12, device="cuda")
+    product = float((factor @ factor)[0, 0]) / 1024
+    assert product == pytest.approx(1 if tf32 else (1 + 2**-12) ** 2, abs=1e-5)
