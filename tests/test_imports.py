@@ -23,8 +23,9 @@ ALLOWED = {
     "engines": {"speech", "models", "measure.stages"},
     # `serve` runs engines in processes of their own.
     "servers": {"speech", "engines", "measure.process"},
-    "piece": set(),
-    "record": {"piece", "stats"},
+    "json_rows": set(),
+    "piece": {"json_rows"},
+    "record": {"piece", "json_rows", "stats"},
     "report": {"record", "stats"},
     # What users call in their own code, as `cli` is what they call in a shell: it measures, and has it printed.
     "profiling": {"stats", "measure", "report"},
@@ -37,6 +38,7 @@ ALLOWED = {
         "engines",
         "servers",
         "piece",
+        "json_rows",
         "record",
         "profiling",
         "report",

@@ -53,7 +53,7 @@ def list_(folder: Folder = DEFAULT_STORE, json: Json = False) -> None:
     """List the baselines by machine, study and name."""
     from stopwav.cli.output import print_json, show_document
     from stopwav.measure.machine import describe
-    from stopwav.studies.diff.document import baselines_document
+    from stopwav.studies.diff.gate_document import baselines_document
 
     baselines, here = list_baselines(folder), describe().fingerprint
     if json:
@@ -88,7 +88,7 @@ def compare(
         show_document,
         write_file,
     )
-    from stopwav.studies.diff.document import baseline_document
+    from stopwav.studies.diff.gate_document import baseline_document
 
     check_target(markdown)
     path = report_choice(choose_run(run))

@@ -8,6 +8,7 @@ import inspect
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from stopwav.engines.label import read_label
 from stopwav.engines.registry import EngineSpec, parse_spec
 from stopwav.errors import StopwavError
 from stopwav.plugins import entry_points
@@ -103,7 +104,7 @@ def find_server(spec: EngineSpec) -> ServerEntry | None:
 
 def is_server(text: str) -> bool:
     """Whether a text names a server, whatever else is wrong with it."""
-    name = text.partition(",")[0].partition(":")[0]
+    name = read_label(text).setting.partition(",")[0].partition(":")[0]
     return any(entry.name == name for entry in available())
 
 

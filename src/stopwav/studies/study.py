@@ -170,12 +170,16 @@ class StudyRun:
         There, and where every metric is asked for, are the words that were taken for each other.
         """
         with self._reading("results"):
+            from stopwav.report.document import Note
             from stopwav.studies.budget import rounds_text
+            from stopwav.studies.engine_names import label_line
 
             document = self.study.document(self, detail)
             if document.record is not None:
                 document = replace(document, rounds=rounds_text(document.record, piece_kinds(document.record)))
             blocks = [*document.blocks]
+            if document.record is not None and (line := label_line(document.record.header.spec)):
+                blocks.append(Note(line))
             # Imported when needed, as above.
             if detail.page or detail.every_metric:
                 from stopwav.studies.confusions import confusion_blocks

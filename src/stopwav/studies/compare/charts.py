@@ -9,7 +9,8 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, engine_keys, ink, shape, spec_of
+from stopwav.report.axis import TICKS, log_scale, log_ticks
+from stopwav.report.chart import VALUES, Chart, chart_of, colour, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_interval, plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text
@@ -100,13 +101,17 @@ def _ends(axis: str, estimate: Estimate, scale: float) -> dict[str, float]:
 
 def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], rate: str) -> dict[str, Any]:
     by_errors = bool(rate)
-    log = alt.Scale(type="log", nice=False, padding=28)
+    speeds = log_ticks(row[end] for row in rows for end in ("rtfx_low", "rtfx_high"))
+    log = log_scale(speeds)
     # Zero errors have a place on an axis from zero; sizes differ by orders of magnitude.
-    scale, cost_title = (alt.Scale(zero=True, nice=True), f"{rate}, %") if by_errors else (log, "parameters")
-    cost_axis = alt.Axis(format=TICKS if by_errors else "~s", tickCount=6)
+    if by_errors:
+        scale, cost_title, cost_axis = alt.Scale(zero=True), f"{rate}, %", alt.Axis(format=TICKS)
+    else:
+        sizes = log_ticks(row[end] for row in rows for end in ("cost_low", "cost_high"))
+        scale, cost_title, cost_axis = log_scale(sizes), "parameters", alt.Axis(format="~s", values=sizes)
     rtfx_title = "RTFx (times faster than real time)"
     base = chart_of(rows).encode(
-        x=alt.X("rtfx:Q", scale=log, title=rtfx_title, axis=alt.Axis(grid=False, format=TICKS, tickCount=6)),
+        x=alt.X("rtfx:Q", scale=log, title=rtfx_title, axis=alt.Axis(grid=False, format=TICKS, values=speeds)),
         y=alt.Y("cost:Q", scale=scale, title=cost_title, axis=cost_axis),
     )
     own = base.encode(color=colour(names, shown))

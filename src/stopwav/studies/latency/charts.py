@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 
+from stopwav.report.axis import TICKS, covering
 from stopwav.report.chart import (
-    TICKS,
     VALUES,
     Chart,
     Key,
@@ -31,7 +32,9 @@ from stopwav.studies.study import StudyRun
 KNOWN = ("chunk_lag", "queue", "service", "features", "copy", "inference", "post", "other")
 LONGEST_NAME = 40
 # Ticks of the axis of word latency, which is stretched around zero, where most words are.
-LATENCY_TICKS_S = (-5, -2, -1, -0.5, -0.2, 0, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+LATENCY_TICKS_S = (-50, -20, -10, -5, -2, -1, -0.5, -0.2, 0, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+# A stage that takes less of every chunk, at P95, makes no wait that anybody feels: its charts are folded away.
+FELT_MS = 1.0
 # The labels of percentiles are stacked; with more engines they would fill the chart.
 MOST_LABELLED = 4
 DISTRIBUTION_HEIGHT = 150
@@ -53,9 +56,15 @@ def latency_charts(run: StudyRun) -> dict[str, Chart]:
     for quantity in sorted(by_quantity, key=lambda name: KNOWN.index(name) if name in KNOWN else len(KNOWN)):
         title, entries = _quantity_title(quantity), by_quantity[quantity]
         key = _key(quantity, charts)
-        charts[f"histogram-{key}"] = _histogram(title, entries, names)
-        charts[f"ecdf-{key}"] = _ecdf(title, entries, names)
+        folded = quantity != "chunk_lag" and all(_unfelt(entry) for entry in entries)
+        charts[f"histogram-{key}"] = replace(_histogram(title, entries, names), folded=folded)
+        charts[f"ecdf-{key}"] = replace(_ecdf(title, entries, names), folded=folded)
     return charts
+
+
+def _unfelt(entry: Mapping[str, Any]) -> bool:
+    highest = entry["p50_ms"] if entry["p95_ms"] is None else entry["p95_ms"]
+    return highest is not None and highest < FELT_MS
 
 
 def _key(quantity: str, charts: Mapping[str, Chart]) -> str:
@@ -167,9 +176,11 @@ def _along() -> alt.X:
 
 def _dots(points: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequence[str]) -> alt.Chart:
     latencies = [row["latency_s"] for row in points]
-    ticks = [tick for tick in LATENCY_TICKS_S if min(latencies) <= tick <= max(latencies)]
-    scale = alt.Scale(type="symlog", constant=0.3, nice=False)
-    y = alt.Y("latency_s:Q", scale=scale, title="word latency, s", axis=alt.Axis(values=ticks, format=TICKS))
+    ticks = covering(LATENCY_TICKS_S, min(latencies), max(latencies))
+    ends = [min(ticks[0], *latencies), max(ticks[-1], *latencies)]
+    scale = alt.Scale(type="symlog", constant=0.3, domain=ends, nice=False)
+    title = "word latency, s (symlog: stretched around 0)"
+    y = alt.Y("latency_s:Q", scale=scale, title=title, axis=alt.Axis(values=ticks, format=TICKS))
     dots = chart_of(points).mark_point(filled=True, size=14, opacity=0.3)
     return dots.encode(x=_along(), y=y, color=colour(names, shown), shape=shape(names, shown))
 

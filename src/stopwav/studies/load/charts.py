@@ -7,8 +7,8 @@ from typing import Any
 
 import altair as alt
 
+from stopwav.report.axis import TICKS
 from stopwav.report.chart import (
-    TICKS,
     VALUES,
     Chart,
     Key,
@@ -206,8 +206,14 @@ def _sessions(rows: Sequence[Mapping[str, Any]], name: str, inked: str) -> Chart
         f"Sessions over time{_of(name)}",
         spec_of(layered, 220),
         "A dot per session: when it began and how long its final text took after the last word; the more streams, the "
-        f"darker. Levels: {', '.join(map(str, kept))} streams.",
+        f"darker. {' '.join(_sessions_text(level, chosen) for level in kept)}",
     )
+
+
+def _sessions_text(level: int, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The least and the most that final texts of a level took."""
+    took = [row["seconds"] for row in rows if row["streams"] == level]
+    return f"{counted(level, 'stream')}: {format_digits(min(took))} to {format_digits(max(took))} s."
 
 
 def _memory(rows: Sequence[Mapping[str, Any]], name: str, inked: str) -> Chart:
