@@ -1,9 +1,9 @@
 """Interpreters that are forked from one that has the usual imports done, in place of new ones.
 
 What a worker imports takes an eighth of a second of processor time, with PyTorch more than a second, and the tests of
-the studies start five hundred. The scripted engine, which is busy for its times, sleeps in them until shortly before
-the end. That a fresh process is a new interpreter is tested in `tests/measure/test_process.py`; every test that starts
-the command line or an example has new ones, in which that engine is busy.
+the studies start five hundred. The scripted engine, which is busy for its times, sleeps in the longer ones until
+shortly before their end. That a fresh process is a new interpreter is tested in `tests/measure/test_process.py`; every
+test that starts the command line or an example has new ones, in which that engine is busy.
 """
 
 import os
@@ -25,8 +25,9 @@ PLAIN = (
     "stopwav.engines.fake",
 )  # fmt: skip
 WITH_TORCH = (*PLAIN, "torch", "torch.profiler", "stopwav.studies.loss.rounds", "stopwav.studies.step.spending")
-# A sleep of a scripted time ends that much before it, so that a late awakening does not make it longer.
-AWAKE_S = 0.003
+# A sleep of a scripted time ends that much before it, so that a late awakening does not make it longer; a time of less
+# than twice that is spent awake.
+AWAKE_S = 0.01
 
 
 class ForkedInterpreter:
@@ -75,7 +76,7 @@ def _work(requests: Connection, printed: Connection, own_session: Connection, en
 def _sleep_and_spin(seconds: float, start_ns: int, spin_until: Callable[[float, int], int] = fake.spin_until) -> int:
     """Do what the scripted engine does, and leave the core to other tests for most of the time."""
     rest_s = seconds - AWAKE_S - (perf_counter_ns() - start_ns) / 1e9
-    if rest_s > 0:
+    if rest_s > AWAKE_S:
         sleep(rest_s)
     return spin_until(seconds, start_ns)
 
