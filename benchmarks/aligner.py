@@ -1,14 +1,18 @@
-"""The errors of the aligner's word times: a Markdown table over the bundled corpus.
+"""The errors of an aligner's word times: a Markdown table over the bundled corpus.
 
-python benchmarks/aligner.py
+python benchmarks/aligner.py [ALIGNER]
+
+The aligner is pocketsphinx, or transformers:FOLDER with a CTC model, such as scripts/train_ctc.py makes.
 """
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stopwav.engines.ctc_aligner import POCKETSPHINX, make_aligner
 from stopwav.speech.align import align_corpus
 from stopwav.speech.corpus import Utterance, bundled_corpus
 
@@ -47,9 +51,12 @@ def rows(true: tuple[Utterance, ...], aligned: tuple[Utterance, ...]) -> list[Ro
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("aligner", nargs="?", default=POCKETSPHINX)
+    aligner = make_aligner(parser.parse_args().aligner)
     corpus = bundled_corpus()
     without_times = replace(corpus, utterances=tuple(replace(utterance, words=()) for utterance in corpus.utterances))
-    aligned = align_corpus(without_times)
+    aligned = align_corpus(without_times, aligner=aligner)
     for problem in aligned.problems:
         print(f"{problem.where}: {problem.message}\n")
     print("| voice | word | words | median, ms | P90, ms | P95, ms | max, ms | bias, ms |")

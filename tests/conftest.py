@@ -12,10 +12,11 @@ from noise_corpus import write_corpus
 
 from stopwav.measure import other_work
 
-# Files that take twenty seconds and more. They come first, so that no worker waits long for the last of another.
+# Files that take twelve seconds and more. They come first, so that no worker waits long for the last of another.
 LONGEST = (
-    "test_examples", "test_loss_study", "test_cli", "test_latency_servers", "test_latency_study", "test_compare_study",
-    "test_compare_budget", "test_broken_streams", "test_latency_budget",
+    "test_examples", "test_latency_servers", "test_latency_study", "test_cli", "test_compare_study", "test_load_study",
+    "test_loss_study", "test_compare_budget", "test_grid_budget", "test_example_notebook", "test_load_faults",
+    "test_load_errors", "test_grid_traces", "test_latency_budget", "test_grid_study", "test_broken_streams",
 )  # fmt: skip
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -104,8 +104,9 @@ def test_the_wheel_reports_a_run_without_the_checkout(wheel: Path, tmp_path: Pat
     zipfile.ZipFile(wheel).extractall(target)
     place = run(sys.executable, "-c", "import stopwav; print(stopwav.__file__)", cwd=empty, PYTHONPATH=str(target))
     assert place.strip() == str(target / "stopwav" / "__init__.py")
-    command = (sys.executable, "-m", "stopwav", "report", REAL, "--html", "page.html")
+    command = (sys.executable, "-m", "stopwav", "report", REAL)
     assert "moonshine" in run(*command, cwd=empty, PYTHONPATH=str(target))
+    run(*command, "--html", "page.html", cwd=empty, PYTHONPATH=str(target))
     assert (empty / "page.html").read_text().startswith("<!doctype html>")
 
 
@@ -135,6 +136,6 @@ def test_the_wheel_measures_in_a_fresh_environment(wheel: Path, tmp_path: Path) 
     assert "pocketsphinx" in said
     assert "moonshine" in said
     (record,) = (empty / "stopwav-runs").glob("*.jsonl")
-    again = run(command, "report", record, "--html", "page.html", cwd=empty)
-    assert "moonshine: " in again
+    assert "moonshine" in run(command, "report", record, cwd=empty)
+    run(command, "report", record, "--html", "page.html", cwd=empty)
     assert (empty / "page.html").read_text().startswith("<!doctype html>")

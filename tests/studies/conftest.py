@@ -1,16 +1,20 @@
 """Shapes of a few short utterances, and workers that start quickly."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forked_interpreters import PLAIN, WITH_TORCH, forked_interpreters
+from forked_interpreters import PLAIN, WITH_TORCH, fork, fork_server
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fork the workers of a file's tests: most of what a new interpreter does is to import the same again."""
-    with forked_interpreters(WITH_TORCH if request.path.parent.name in ("loss", "step") else PLAIN):
+    server = fork_server(WITH_TORCH if request.path.parent.name in ("loss", "step") else PLAIN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("multiprocessing.forkserver.connect_to_new_process", server.connect_to_new_process)
+        patch.setattr(sys.modules["stopwav.measure.process"], "spawn", fork)
         yield
 
 

@@ -1,28 +1,33 @@
 """Interpreters that are forked from one that has the usual imports done, in place of new ones.
 
 What a worker imports takes an eighth of a second of processor time, with PyTorch more than a second, and the tests of
-the studies start five hundred. That a fresh process is a new interpreter is tested in `tests/measure/test_process.py`,
-and every test that starts the command line or an example has new ones.
+the studies start five hundred. The scripted engine, which is busy for its times, sleeps in the longer ones until
+shortly before their end. That a fresh process is a new interpreter is tested in `tests/measure/test_process.py`; every
+test that starts the command line or an example has new ones, in which that engine is busy.
 """
 
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.forkserver import ForkServer
 from multiprocessing.process import BaseProcess
+from time import perf_counter_ns, sleep
 
-import pytest
-
+from stopwav.engines import fake
 from stopwav.measure.process import main
 
 # What the workers of every study import before their engine, and those of losses and of training steps besides.
-PLAIN = ("stopwav.studies.latency.stream_runner", "stopwav.studies.grid.cell", "stopwav.studies.compare.engine_runner")
+PLAIN = (
+    "stopwav.studies.latency.stream_runner", "stopwav.studies.grid.cell", "stopwav.studies.compare.engine_runner",
+    "stopwav.engines.fake",
+)  # fmt: skip
 WITH_TORCH = (*PLAIN, "torch", "torch.profiler", "stopwav.studies.loss.rounds", "stopwav.studies.step.spending")
+# A sleep of a scripted time ends that much before it, so that a late awakening does not make it longer; a time of less
+# than twice that is spent awake.
+AWAKE_S = 0.01
 
 
 class ForkedInterpreter:
@@ -64,20 +69,21 @@ def _work(requests: Connection, printed: Connection, own_session: Connection, en
     for number in (1, 2):
         os.dup2(printed.fileno(), number)
     printed.close()
+    fake.spin_until = _sleep_and_spin
     main(requests.fileno(), os.getppid())
 
 
+def _sleep_and_spin(seconds: float, start_ns: int, spin_until: Callable[[float, int], int] = fake.spin_until) -> int:
+    """Do what the scripted engine does, and leave the core to other tests for most of the time."""
+    rest_s = seconds - AWAKE_S - (perf_counter_ns() - start_ns) / 1e9
+    if rest_s > AWAKE_S:
+        sleep(rest_s)
+    return spin_until(seconds, start_ns)
+
+
 @cache
-def _server(imports: tuple[str, ...]) -> ForkServer:
+def fork_server(imports: tuple[str, ...]) -> ForkServer:
+    """Return the process that has these imports and forks; it ends with this one."""
     server = ForkServer()
     server.set_forkserver_preload(list(imports))
     return server
-
-
-@contextmanager
-def forked_interpreters(imports: tuple[str, ...]) -> Iterator[None]:
-    """Let workers be forks of an interpreter with these imports."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("multiprocessing.forkserver.connect_to_new_process", _server(imports).connect_to_new_process)
-        patch.setattr(sys.modules["stopwav.measure.process"], "spawn", fork)
-        yield

@@ -1,5 +1,6 @@
 """A grid that spends a budget: what it measures first, where its rounds go, when it stops, and what it leaves open."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,8 @@ def test_what_the_budget_has_no_time_for_is_left_out_and_measured_with_more(tmp_
     assert (cells[0.1, 1].status, cells[4, 1].status) == ("ok", "skipped")
     (reason,) = cells[4, 1].warnings
     assert reason.code == "budget"
-    assert "a call takes about 3 s: --resume --budget 1min" in reason.message
+    # A busy machine makes the 80 ms longer from which it is foretold.
+    assert re.search("a call takes about [34] s: --resume --budget 1min", reason.message)
     done = command("report", first.path)
     assert done.code == 0
     assert "no time, about 3 s" in done.stdout

@@ -17,7 +17,6 @@ from stopwav.speech.latency import final_words, reconstructed_lags, shown_texts,
 from stopwav.speech.stored_trace import trace_from_json
 from stopwav.speech.wer import ErrorCount, count_errors
 from stopwav.stats import nearest_rank
-from stopwav.studies.latency import streams
 from stopwav.studies.latency.stream_runner import StreamRunner
 from stopwav.studies.study import results
 
@@ -122,10 +121,7 @@ def test_words_are_timed_from_their_reference_times(tiny_corpus: MakeCorpus, tmp
     assert result.metrics["wer"].value == 0
 
 
-def test_an_engine_slower_than_speech_does_not_keep_up(
-    tiny_corpus: MakeCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "MIN_WARMUP_CALLS", 1)
+def test_an_engine_slower_than_speech_does_not_keep_up(tiny_corpus: MakeCorpus, tmp_path: Path) -> None:
     # Half as slow again, in three utterances: an interval of RTF that includes 1 would be undecided.
     engine = script(tmp_path, service_ms=150, chunk_s=0.1, final="red fox")
     record = run(engine, tiny_corpus(count=3, seconds=1.1), tmp_path)

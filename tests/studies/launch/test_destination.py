@@ -55,9 +55,9 @@ def test_any_text_is_a_destination_or_an_error_in_one_line(on: str, place: str) 
 
 def test_a_place_without_a_cluster_is_an_error() -> None:
     with pytest.raises(StopwavError, match="--place gpu=H200 is for a cluster: name it with --on"):
-        checked(GridSpec, engine="fake", place="gpu=H200")
+        checked(GridSpec, engines=["fake"], place="gpu=H200")
     with pytest.raises(StopwavError, match="--shared is for a cluster"):
-        checked(GridSpec, engine="fake", shared=True)
+        checked(GridSpec, engines=["fake"], shared=True)
 
 
 def test_where_a_run_measures_is_no_part_of_what_it_measures() -> None:
