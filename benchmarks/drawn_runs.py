@@ -32,7 +32,8 @@ from stopwav.speech.normaliser import default_normaliser, make_normaliser
 from stopwav.speech.utterance import Corpus, Utterance, Word
 from stopwav.studies.compare.pieces import length_place
 from stopwav.studies.compare.spec import CompareSpec, round_inputs
-from stopwav.studies.corpus_header import corpus_to_json, engine_names
+from stopwav.studies.corpus_header import corpus_to_json
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.spec import make_header
 from stopwav.studies.step.spec import StepSpec

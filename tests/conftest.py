@@ -20,7 +20,7 @@ LONGEST = (
 # How long an example takes is the machine's to say. The same ones every time: what fails here fails again there.
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-# Tests neither read nor write the user's cache of word times; only servers of others are installed there.
+# Tests neither read nor write the user's cache of word times; only servers of others and axe-core are kept there.
 # Where the tests run in the background the shell has Ctrl-C ignored, and whatever they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 USER_CACHE = os.environ.get("STOPWAV_CACHE", "")
@@ -53,7 +53,17 @@ def librispeech() -> Path:
 @pytest.fixture(scope="session")
 def server_cache() -> Path:
     """The folder in which servers of others are installed: in `$STOPWAV_CACHE`, else in the user's cache folder."""
-    folder = Path(USER_CACHE, "servers") if USER_CACHE else Path.home() / ".cache" / "stopwav-servers"
+    return _cache_of("servers")
+
+
+@pytest.fixture(scope="session")
+def npm_cache() -> Path:
+    """The folder in which packages of npm are kept: in `$STOPWAV_CACHE`, else in the user's cache folder."""
+    return _cache_of("npm")
+
+
+def _cache_of(name: str) -> Path:
+    folder = Path(USER_CACHE, name) if USER_CACHE else Path.home() / ".cache" / f"stopwav-{name}"
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     return folder

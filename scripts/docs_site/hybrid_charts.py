@@ -5,7 +5,8 @@ from pathlib import Path
 
 import altair as alt
 
-from stopwav.report.chart import TICKS, Chart, chart_of, colour, engine_keys, shape, spec_of
+from stopwav.report.axis import TICKS
+from stopwav.report.chart import Chart, chart_of, colour, engine_keys, shape, spec_of
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "guides" / "which-hybrid-to-ship.md"
 MODELS = ("Conformer", "LSTM")

@@ -25,6 +25,9 @@ FLAGS = (
     "--disable-sync --no-first-run --hide-scrollbars"
 )
 
+# The same rules on every machine.
+AXE_VERSION = "4.14.1"
+
 
 class Browser:
     """A tab that is opened on pages of this disk, and remembers what they said and asked for."""
@@ -41,7 +44,8 @@ class Browser:
         self.driver.get_log("performance")
         self.driver.get_log("browser")
         self.driver.get(page.resolve().as_uri())
-        self.wait("return !document.querySelector('.plot:not([data-drawn])')")
+        # A folded chart is drawn when it is opened.
+        self.wait("return !document.querySelector('.plot:not([data-drawn]):not(details *)')")
         self.wait("return !document.querySelector('.stage:not([data-shown])')")
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -129,23 +133,33 @@ def made_page(tmp_path_factory: pytest.TempPathFactory, make_page: Callable[...,
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, as npm has it."""
+def axe(npm_cache: Path) -> str:
+    """The script of axe-core, as npm has it; fetched once."""
+    script = npm_cache / f"axe-core-{AXE_VERSION}.min.js"
+    if not script.is_file():
+        fetched = _axe_of_npm()
+        whole = script.with_suffix(f".{os.getpid()}")
+        whole.write_text(fetched, encoding="utf-8")
+        whole.replace(script)
+    return script.read_text(encoding="utf-8")
+
+
+def _axe_of_npm() -> str:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("NO NPM: accessibility is not tested. Install npm, which fetches axe-core")
-    folder = tmp_path_factory.mktemp("axe")
     environment = {**os.environ, "npm_config_update_notifier": "false"}
-    command = [npm, "pack", "axe-core", "--silent"]
-    try:
-        packed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
-        failure = packed.stderr[-200:]
-    except subprocess.TimeoutExpired as error:
-        failure = str(error)
-    archives = list(folder.glob("axe-core-*.tgz"))
-    if not archives:
-        pytest.skip(f"NO AXE: accessibility is not tested. `npm pack axe-core` failed: {failure}")
-    with tarfile.open(archives[0]) as archive:
-        script = archive.extractfile("package/axe.min.js")
-        assert script is not None
-        return script.read().decode()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", f"axe-core@{AXE_VERSION}", "--silent"]
+        try:
+            packed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment)
+            failure = packed.stderr[-200:]
+        except subprocess.TimeoutExpired as error:
+            failure = str(error)
+        archives = list(Path(folder).glob("axe-core-*.tgz"))
+        if not archives:
+            pytest.skip(f"NO AXE: accessibility is not tested. `{' '.join(command[1:])}` failed: {failure}")
+        with tarfile.open(archives[0]) as archive:
+            script = archive.extractfile("package/axe.min.js")
+            assert script is not None
+            return script.read().decode()

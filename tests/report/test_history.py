@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ from stopwav.cli.history import past_run
 from stopwav.record import Record
 from stopwav.report.chart import chart_svg
 from stopwav.report.history import PastRun, Point, letter, metrics_of, points_of
-from stopwav.report.history_chart import history_chart
+from stopwav.report.history_chart import history_chart, history_charts
 from stopwav.report.history_document import history_document
 from stopwav.report.level_shift import LevelShifts
 from stopwav.report.page import PageSection, render_page
@@ -68,6 +69,11 @@ def placeholders(folder: Path) -> None:
         path.with_suffix(".html").write_text("page")
 
 
+def chart_ids(html: str) -> dict[str, str]:
+    """The id of each chart by its title."""
+    return {title: chart for chart, title in re.findall(r'id="([\w-]+)" role="img" aria-label="([^"]*)"', html)}
+
+
 def test_the_page_has_a_chart_per_metric_and_every_point_leads_to_its_report(folder: Path) -> None:
     placeholders(folder)
     done = stopwav("history", folder)
@@ -76,7 +82,7 @@ def test_the_page_has_a_chart_per_metric_and_every_point_leads_to_its_report(fol
     html = (folder / "history.html").read_text()
     specs = json.loads(re.search(r'id="charts">(.*?)</script>', html, re.DOTALL)[1])  # type: ignore[index]
     assert len(specs) > 60
-    (spec,) = [spec for spec in specs.values() if "real-time factor (RTF)" in json.dumps(spec)]
+    spec = specs[chart_ids(html)["real-time factor (RTF)"]]
     rows = rows_in(spec)
     # Two engines in each of four runs, and two scripted ones that gave a number.
     assert len(rows) == 10
@@ -106,7 +112,7 @@ def test_lines_join_only_one_engine_on_one_machine_under_one_setting(folder: Pat
     apart = points_of("rtf", past([folder / "latency-0.jsonl", longer]), 1.0, "ratio")
     assert list(Counter(point.line for point in apart).values()) == [1, 1, 1, 1]
     html = page_of(runs, folder)
-    for part in ("machine A", "machine B", "fingerprint aaaa", "fingerprint bbbb"):
+    for part in ("Machine A", "Machine B", "fingerprint aaaa", "fingerprint bbbb"):
         assert part in html
 
 
@@ -187,16 +193,46 @@ def test_the_terminal_shows_a_line_per_run_and_engine(folder: Path) -> None:
 def test_every_point_and_its_interval_is_in_the_chart() -> None:
     known = [(0.0, 1.5, 1.0, 2.0), (4e9, -1e6, None, None), (60.0, 0.0, 0.0, 0.0)]
     points = [Point("engine", "A", "setting", *numbers, "x", "") for numbers in known]
-    chart = history_chart("t, s", "what it means", points)
+    chart = history_chart("t", "s", "what it means", points)
     assert [(row["value"], row["low"], row["high"]) for row in rows_in(chart.spec)] == [
         (1.5, 1.0, 2.0), (-1e6, -1e6, -1e6), (0.0, 0.0, 0.0),
     ]  # fmt: skip
     assert [key.label for key in chart.legend] == ["engine"]
 
 
+def test_an_engine_has_one_colour_in_all_charts_and_one_that_failed_has_none(folder: Path) -> None:
+    paths = [folder / "latency-0.jsonl", folder / "failures.jsonl", folder / "other machine.jsonl"]
+    charts = history_charts(past(paths), LevelShifts())
+    colours: dict[str, set[str]] = {}
+    for chart in charts.values():
+        assert len({key.colour for key in chart.legend}) == len(chart.legend)
+        for key in chart.legend:
+            colours.setdefault(key.label, set()).add(key.colour)
+    # `flaky.py:Never` gave nothing.
+    assert set(colours) == {"pocketsphinx", "moonshine", "fake:script.json", "flaky.py:Flaky"}
+    assert all(len(own) == 1 for own in colours.values())
+
+
+def test_a_result_that_failed_is_on_no_line_whatever_it_measured_before(folder: Path) -> None:
+    (run,) = past([folder / "latency-0.jsonl"])
+    failed = replace(run, results=[replace(result, status="timeout") for result in run.results])
+    assert points_of("rtf", [failed], 1.0, "ratio") == []
+    assert metrics_of([failed]) == []
+    assert "rtf" in metrics_of([run, failed])
+
+
+def test_the_page_begins_with_a_finding_and_where_its_runs_come_from(folder: Path) -> None:
+    document = history_document(past(sorted(folder.glob("latency-*.jsonl"))), "x", LevelShifts())
+    assert document.findings == ("Too few runs for change points: they take 6 of one setting on one machine",)
+    assert document.facts[0] == ("Runs", "3 runs, 2026-01-01 to 2026-01-03")
+    assert document.facts[1][0] == "Machine A"
+    (finding,) = history_document(past([folder / "latency-0.jsonl"]), "x", LevelShifts((), 3)).findings
+    assert finding.startswith("No change point")
+
+
 def test_the_chart_is_valid_and_draws(folder: Path) -> None:
     runs = past([folder / "latency-0.jsonl", folder / "other machine.jsonl"])
-    chart = history_chart("RTF", "", points_of("rtf", runs, 1.0, "ratio"))
+    chart = history_chart("RTF", "ratio", "", points_of("rtf", runs, 1.0, "ratio"))
     altair.Chart.from_dict(dict(chart.spec), validate=True)
     assert "<path" in chart_svg(chart.spec)
 

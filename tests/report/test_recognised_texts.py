@@ -52,7 +52,7 @@ def test_equal_texts_are_one_and_others_are_counted() -> None:
 def test_they_are_printed_after_the_tables_only_when_asked_for() -> None:
     assert HEARD not in command("report", REAL).stdout
     text = " ".join(command("report", REAL, "--print-texts").stdout.split())
-    assert text.index("What it writes") < text.index("Recognised texts: pocketsphinx")
+    assert text.index("word error rate (WER)") < text.index("Recognised texts: pocketsphinx")
     assert f"08-rms reference {SPOKEN} recognised {HEARD} errors 2 of 7 words (2 substituted)" in text
     assert "Recognised texts: moonshine" in text
 

@@ -192,7 +192,7 @@ def _first_table(record: Record, console: Console) -> RenderableType:
     from stopwav.studies.study import StudyRun
 
     document = StudyRun(record).document(Detail())
-    table = next(block for block in shown(document.blocks, "terminal") if isinstance(block, Table))
+    table = next(block for block in shown(document.blocks, "brief") if isinstance(block, Table))
     drawn = StringIO()
     print_document(Document("", (table,)), RichConsole(file=drawn, width=console.width))
     lines = drawn.getvalue().rstrip("\n").split("\n")

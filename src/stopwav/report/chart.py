@@ -12,11 +12,11 @@ import altair as alt
 from altair.utils import schemapi
 
 from stopwav.errors import StopwavError
+from stopwav.report.axis import end_at_ticks
 
 # Width of a chart in a file; in a page it takes that of its column.
 FILE_WIDTH = 640
-# Numbers in d3's notation, of ticks and of tooltips: `r` writes 1520 where `g` writes 1.52e+3.
-TICKS = ",~r"
+# A number in d3's notation, of tooltips.
 VALUES = ",.3~r"
 # The JavaScript engine that draws charts for files reserves 64 GiB of addresses, and aborts the process without them;
 # it only takes this much where it bundles the scripts of a page.
@@ -42,6 +42,8 @@ class Chart:
     spec: Mapping[str, Any]
     description: str
     legend: tuple[Key, ...] = ()
+    # Of interest to few: a page shows it on demand.
+    folded: bool = False
 
 
 def theme() -> dict[str, Any]:
@@ -131,7 +133,8 @@ def _encodable(spec: Any) -> Any:
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     """A chart of rows that stand in the specification itself."""
-    return alt.Chart(alt.InlineData(values=list(rows)))
+    # Altair copies what lists hold with every part of a chart that is put together, but not what tuples hold.
+    return alt.Chart(alt.InlineData(values=tuple(rows)))
 
 
 def colour(names: Sequence[str], shown: Sequence[str]) -> alt.Color:
@@ -163,7 +166,9 @@ def spec_of(chart: alt.LayerChart | alt.FacetChart, height: int) -> dict[str, An
     fields: dict[str, Any] = whole.to_dict(validate=schemapi.DEBUG_MODE)
     # Altair names a place on the web where its schema lies; nothing here is to name such a place.
     fields.pop("$schema", None)
+    fields["datasets"] = {name: list(rows) for name, rows in fields.get("datasets", {}).items()}
     fields["config"] = theme()
+    end_at_ticks(fields)
     _check_colours(fields)
     return fields
 
@@ -205,6 +210,10 @@ COLOURS: dict[str, tuple[str, str]] = {
     "engine-5": ("#5a4bb0", "#b1a6f5"),
     "engine-6": ("#5c6670", "#b6bec6"),
     "engine-7": ("#7a3b1d", "#d3a68c"),
+    "engine-8": ("#007a87", "#5fc6d6"),
+    "engine-9": ("#b3263e", "#f58a9b"),
+    "engine-10": ("#4b7010", "#a9cf5f"),
+    "engine-11": ("#8a2fa8", "#dc9bf2"),
     # Why a word takes so long: waiting for audio is blue, queueing yellow, computing orange.
     "part-buffering": ("#0b4f86", "#3580c2"),
     "part-lookahead": ("#3f86bd", "#74b3e3"),
@@ -219,7 +228,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "part-server": ("#b5553c", "#e08468"),
 }
 
-ENGINE_COLOURS = 8
+# More in one run are told apart by dash and shape alone.
+ENGINE_COLOURS = 12
 DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 

@@ -114,6 +114,7 @@ def metrics_of(runs: Sequence[PastRun]) -> list[str]:
         name
         for run in runs
         for result in run.results
+        if result.status == "ok"
         for name, estimate in result.metrics.items()
         if estimate.value is not None and estimate.unit != "bool"
     )
@@ -138,13 +139,13 @@ def display_scale(metric: str, runs: Sequence[PastRun]) -> tuple[float, str]:
 
 
 def points_of(metric: str, runs: Sequence[PastRun], scale: float, unit: str) -> list[Point]:
-    """Return the points of a metric in the order of the runs."""
+    """Return the points of a metric in the order of the runs; what failed has none, whatever it did before."""
     machines = machine_letters(runs)
     points = []
     for run in runs:
         for result in run.results:
             estimate = result.metrics.get(metric)
-            if estimate is None or estimate.value is None:
+            if estimate is None or estimate.value is None or result.status != "ok":
                 continue
             low, high = (None if end is None else end * scale for end in (estimate.low, estimate.high))
             machine, setting = machines[run.machine], plain(run.setting)

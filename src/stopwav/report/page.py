@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,6 @@ from stopwav.report.document import (
     Cell,
     Document,
     Figures,
-    Footnote,
     Row,
     Section,
     Table,
@@ -30,8 +28,9 @@ from stopwav.report.document import (
     legend,
     shown,
 )
+from stopwav.report.number_tip import number_of, rare_warnings, split_interval
 from stopwav.report.provenance import facts
-from stopwav.report.text import DASH, ROUGH, format_bytes, format_ends, format_value, missing, plain
+from stopwav.report.text import format_bytes, format_ends, format_value, plain
 from stopwav.stats import Estimate
 
 # A page is sent by mail and opened on a phone: of a larger run, it says where the file is.
@@ -89,14 +88,19 @@ def head_of(document: Document, prefix: str) -> dict[str, Any]:
     return {
         "prefix": prefix,
         "heading": plain(document.title, 200),
-        "facts": [] if document.record is None else facts(document.record, document.rounds),
-        # A number stays on one line with its unit.
-        "findings": [
-            plain(finding, LONGEST_NOTE).replace(" %", "\u00a0%").replace(" s ", "\u00a0s ")
-            for finding in document.findings
-        ],
+        "facts": [*document.facts, *([] if document.record is None else facts(document.record, document.rounds))],
+        "findings": [_finding(finding, document) for finding in document.findings],
         "footnotes": footnotes(document.warned),
     }
+
+
+def _finding(finding: str, document: Document) -> dict[str, str | None]:
+    """A finding, with the colour of the engine that it is about where it begins with its name."""
+    names = [result.name for result in document.warned]
+    own = [engine_ink(index) for index, name in enumerate(names) if finding.startswith(f"{name}: ")]
+    # A number stays on one line with its unit.
+    text = plain(finding, LONGEST_NOTE).replace(" %", "\u00a0%").replace(" s ", "\u00a0s ")
+    return {"text": text, "colour": own[0] if own else None}
 
 
 def _raw(record: Record) -> tuple[str, str]:
@@ -144,7 +148,6 @@ def _policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {hashes}; {rest}"
 
 
-_UNITS = {("s", 1.0): "s", ("s", 1e3): "ms", ("", 100): "%"}
 # Timelines are inflated a batch at a time: small enough to be there at once, large enough to compress well.
 BATCH = 25
 # A word of 100 kB and a transcript of an hour are cut on the timeline; the run file keeps them whole.
@@ -161,19 +164,6 @@ class Drawn:
     blobs: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Number:
-    """The tooltip of a number: its value and interval in words, its count, its note and its warnings."""
-
-    metric: str
-    of: str
-    sort: str
-    interval: str
-    n: int
-    note: str
-    footnotes: tuple[Footnote, ...]
-
-
 def draw_blocks(
     document: Document, charts: Mapping[str, Chart], prefix: str, drawings: Mapping[str, Markup] | None = None
 ) -> Drawn:
@@ -185,18 +175,21 @@ def draw_blocks(
     named = list(dict.fromkeys(_figure_names(blocks, list(charts))))
     ids = {name: f"{prefix}chart-{index}" for index, name in enumerate(named)}
     notes = footnotes(document.warned)
+    rare = rare_warnings(notes, document, blocks)
     html = template("blocks.html.jinja").render(
         blocks=blocks,
         prefix=prefix,
         charts=charts,
+        folded_charts=[name for name, chart in charts.items() if chart.folded],
+        open_charts=[name for name, chart in charts.items() if not chart.folded],
         ids=ids,
         kind=lambda block: type(block).__name__,
         parts=_parts,
         shown=lambda inner: shown(inner, "page"),
-        number=lambda cell: _number(cell, document, notes),
+        number=lambda cell: number_of(cell, document, notes, rare),
         ink=engine_ink,
         plain=plain,
-        split_interval=_split_interval,
+        split_interval=split_interval,
         longest_line=LONGEST_LINE,
         longest_note=LONGEST_NOTE,
         label=_label,
@@ -237,46 +230,6 @@ def _parts(table: Table) -> list[Table]:
         )
         for heading, rows in groups
     ]
-
-
-def _number(cell: Cell, document: Document, notes: Sequence[Footnote]) -> Number | None:
-    """The tooltip of a cell; None where it is no number of a metric."""
-    source = cell.source
-    if source is None:
-        return None
-    estimate = source.estimate
-    touching = (note for note in notes if source.result in note.names and document.doubts(note.code, source.metric))
-    return Number(
-        metric=source.metric,
-        of=plain(source.result, 40),
-        sort="" if estimate.value is None else repr(estimate.value),
-        interval=_interval_text(cell),
-        n=estimate.n,
-        note=plain(estimate.note),
-        footnotes=tuple(touching),
-    )
-
-
-def _split_interval(text: str) -> tuple[str, str]:
-    """The number of a cell, and its interval in brackets with its mark."""
-    value, *ends = re.split(rf" (?={ROUGH}?\[)", text, maxsplit=1)
-    return value, "".join(ends)
-
-
-def _interval_text(cell: Cell) -> str:
-    """The value with its unit and interval, as a sentence of its own."""
-    assert cell.source is not None
-    estimate, scale = cell.source.estimate, cell.source.scale
-    if estimate.value is None:
-        return missing(estimate) if missing(estimate) != DASH else "no value"
-    value, between = _split_interval(cell.text)
-    unit = _UNITS.get((estimate.unit, scale), "")
-    if estimate.unit == "B" and estimate.low is not None and estimate.high is not None:
-        between = f"{format_bytes(estimate.low)} to {format_bytes(estimate.high)}"
-    between = (between or format_ends(estimate, scale)).strip(f"{ROUGH}[]")
-    name = "rough 95 % interval" if estimate.rough else "95 % interval"
-    interval = f"{name} {between.replace('–', ' to ')} {unit}".strip() if between else "no interval"
-    return f"{value} {unit}".strip() + f"; {interval}"
 
 
 def _blobs(blocks: Sequence[Block], prefix: str) -> dict[str, str]:

@@ -120,15 +120,6 @@ def check_header(header: Header) -> None:
                 raise WrongValue(f"{where}.words has {word!r:.60}: expected a text, its start and its end")
 
 
-def engine_names(engines: list[str]) -> list[str]:
-    """Return a name for each engine, numbered where the same one is named twice (to be compared with itself)."""
-    names: list[str] = []
-    for engine in engines:
-        seen = engines[: len(names)].count(engine)
-        names.append(engine if seen == 0 else f"{engine}#{seen + 1}")
-    return names
-
-
 def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance], normaliser: Normaliser) -> dict[str, Any]:
     """Return the corpus as a header holds it: the digest is of all its utterances, and those of the run are listed.
 

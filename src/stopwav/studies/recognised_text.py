@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from stopwav.report.document import Block, Cell, Column, Detail, Note, Row, Section, Table
+from stopwav.report.document import SCREEN, Block, Cell, Column, Detail, Note, Row, Section, Table
 from stopwav.report.text import DASH, counted
 from stopwav.speech.normaliser import STOPWAV, Normaliser
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
@@ -135,7 +135,7 @@ def _long_table(texts: Sequence[RecognisedText]) -> Table:
             lines = [("reference", text.reference), *lines, ("errors", _errors(text))]
         rows += [(text.utterance if number == 0 else "", *line) for number, line in enumerate(lines)]
     cells = tuple(Row(tuple(map(Cell, row))) for row in rows)
-    return Table(columns, cells, title=f"Recognised texts: {texts[0].name}", media=("terminal",))
+    return Table(columns, cells, title=f"Recognised texts: {texts[0].name}", media=SCREEN)
 
 
 def _wide_table(texts: Sequence[RecognisedText], longest: int) -> Table:

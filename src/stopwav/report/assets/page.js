@@ -1,6 +1,9 @@
 "use strict";
 // Light and dark, sorting, what a number means, charts, and the raw run: everything but the timelines.
 const stopwav = (() => {
+  // Pixels that a chart is drawn with for a sheet of A4, across it and in one of two columns: a third more than there
+  // are, so that it is scaled down to the size of the text around it.
+  const SHEET = 900, SHEET_HALF = 430;
   const byId = (id) => document.getElementById(id);
   const data = (id) => JSON.parse(byId(id).textContent);
 
@@ -100,13 +103,13 @@ const stopwav = (() => {
   }
 
   function charts() {
-    const specs = data("charts"), waiting = new Set(Object.keys(specs));
+    const specs = data("charts"), waiting = new Set(Object.keys(specs)), drawn = [];
     const draw = async (id) => {
       if (!waiting.delete(id)) return;
       // The figure is one image with a description; its marks, one by one, would tell a listener nothing.
       const canvas = make("div", { ariaHidden: "true" });
       byId(id).append(canvas);
-      await vegaEmbed(canvas, specs[id], {
+      const { view } = await vegaEmbed(canvas, specs[id], {
         // Interpreted, so that the page needs no leave to run text as code; drawn as SVG, so that it prints sharp.
         ast: true, renderer: "svg", actions: false, defaultStyle: false, mode: "vega-lite",
         config: { legend: { disable: true } }, tooltip: { disableDefaultStyle: true },
@@ -120,14 +123,36 @@ const stopwav = (() => {
       const choices = canvas.querySelector(".vega-bindings");
       if (choices) byId(id).after(choices);
       byId(id).dataset.drawn = "";
+      drawn.push([byId(id), view]);
     };
-    // What is in sight at once, the rest when the browser has nothing better to do.
+    const folded = (id) => byId(id).closest("details");
+    // All at once, so that whoever prints or photographs the page gets every chart; a folded one when it comes in sight.
     const sight = new IntersectionObserver((seen) => seen.filter((one) => one.isIntersecting).forEach((one) => draw(one.target.id)), { rootMargin: "300px" });
-    Object.keys(specs).forEach((id) => sight.observe(byId(id)));
-    const idle = globalThis.requestIdleCallback ?? ((call) => setTimeout(call, 50));
-    const rest = () => { const [next] = waiting; if (next) draw(next).finally(() => idle(rest)); };
-    idle(rest);
-    addEventListener("beforeprint", () => [...waiting].forEach(draw));
+    for (const id of Object.keys(specs)) folded(id) ? sight.observe(byId(id)) : draw(id);
+    // As wide as their place on a sheet of A4, which is not known before it is laid out.
+    const resize = (width) => drawn.forEach(([plot, view]) => view.signal("width", width(plot)).run());
+    addEventListener("beforeprint", () => {
+      Promise.all([...waiting].filter((id) => folded(id)?.open).map(draw)).then(() => resize((plot) => (plot.closest(".grid") ? SHEET_HALF : SHEET)));
+    });
+    addEventListener("afterprint", () => resize((plot) => plot.clientWidth));
+  }
+
+  // Long names of modules and settings break after their parts, and not inside a word.
+  function breaks(element) {
+    const walk = document.createTreeWalker(element, NodeFilter.SHOW_TEXT), texts = [];
+    while (walk.nextNode()) if (/\S{13}/.test(walk.currentNode.data)) texts.push(walk.currentNode);
+    for (const text of texts) {
+      const parts = text.data.split(/(?<=\p{L}[\p{L}\p{N}]*[_.,=:/]+)(?=[\p{L}\p{N}])/u);
+      text.replaceWith(...parts.flatMap((part, index) => (index ? [make("wbr"), part] : [part])));
+    }
+  }
+
+  // Below what is wider than its place: that it scrolls. Its edge has a shadow besides.
+  function hint(region) {
+    const words = make("p", { className: "aside hint", textContent: "More to the right: scroll sideways →", hidden: true });
+    region.after(words);
+    new ResizeObserver(() => { words.hidden = region.scrollWidth <= region.clientWidth + 1; }).observe(region);
+    region.addEventListener("scroll", () => words.classList.toggle("read", region.scrollLeft > 0), { passive: true });
   }
 
   async function download(button) {
@@ -138,10 +163,12 @@ const stopwav = (() => {
   }
 
   theme();
+  document.querySelectorAll("bdi, .title").forEach(breaks);
   document.querySelectorAll("table.sortable").forEach(sortable);
   tips();
+  document.querySelectorAll(".scroll").forEach(hint);
   document.querySelectorAll("[data-download]").forEach((button) => { button.onclick = () => download(button); });
   if (globalThis.vegaEmbed) charts();
   performance.mark("stopwav-interactive");
-  return { inflate, make };
+  return { inflate, make, hint };
 })();

@@ -1,8 +1,10 @@
 "use strict";
 // One utterance, moment by moment: waveform, words, and of each engine the chunks and the text as it grew.
 (() => {
-  const { inflate, make } = stopwav;
+  const { inflate, make, hint } = stopwav;
   const LEAST_PIXELS_PER_S = 105, ROOM_FOR_LAST_LABEL = 96, CHARACTER = 6.7;
+  // Seconds between two marks of the axis: ten at the most on a screen, and no label touches the next.
+  const TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60], LEAST_PIXELS_PER_TICK = 50, MOST_TICKS = 10;
   const svg = (tag, fields, text) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(fields)) element.setAttribute(name, value);
@@ -45,7 +47,7 @@
 
   function drawHead(scene, one) {
     const { add, x } = scene;
-    const tick = scene.end < 2 ? 0.2 : scene.end < 6 ? 0.5 : 1;
+    const tick = TICKS.find((step) => x(step) >= Math.max(LEAST_PIXELS_PER_TICK, scene.screen / MOST_TICKS)) ?? TICKS.at(-1);
     for (let count = 0, s = 0; s <= scene.end; count += 1, s = count * tick) {
       add("line", { x1: x(s), x2: x(s), y1: 18, y2: 0, class: "rule", "data-tall": "" });
       add("text", { x: x(s), y: 12, class: "soft" }, `${Number(s.toFixed(1))} s`);
@@ -99,13 +101,16 @@
   }
 
   function draw(one, width) {
-    const last = Math.max(one.audio_s, ...one.lanes.flatMap((lane) => lane.chunks.map(([due, queue, service]) => due + queue + service)), 0.1);
+    const ends = one.lanes.flatMap((lane) => [...lane.chunks.map(([due, queue, service]) => due + queue + service), ...lane.texts.map(([at]) => at)]);
+    // Rounded up to a step of the slider, so that its end shows the final text.
+    const last = Math.ceil(100 * ends.reduce((a, b) => Math.max(a, b), Math.max(one.audio_s, 0.1))) / 100;
     const inner = Math.max(width, last * LEAST_PIXELS_PER_S + ROOM_FOR_LAST_LABEL), scale = (inner - ROOM_FOR_LAST_LABEL) / last;
-    const root = svg("svg", { role: "img", "aria-label": `Timeline of ${one.id}. What each engine showed, and when, is in the table below.` });
-    const scene = { x: (s) => s * scale, end: last, width: inner, y: 0, add: (...item) => root.appendChild(svg(...item)) };
+    const finals = one.lanes.filter((lane) => lane.texts.length).map((lane) => `${lane.engine} shows its final text at ${seconds(lane.texts.at(-1)[0])}. `);
+    const root = svg("svg", { role: "img", "aria-label": `Timeline of ${one.id}. ${finals.join("")}What each engine showed, and when, is in the table below.` });
+    const scene = { x: (s) => s * scale, end: last, width: inner, screen: width, y: 0, add: (...item) => root.appendChild(svg(...item)) };
     one.lanes.forEach((lane) => { lane.rows = standings(lane.texts, (inner - 1) / scale); });
     drawHead(scene, one);
-    one.lanes.forEach((lane, index) => drawLane(scene, lane, `var(--engine-${index % 8})`));
+    one.lanes.forEach((lane, index) => drawLane(scene, lane, `var(--engine-${index % 12})`));
     root.querySelectorAll("[data-tall]").forEach((line) => line.setAttribute("y2", scene.y));
     const cursor = scene.add("line", { x1: 0, x2: 0, y1: 16, y2: scene.y, class: "cursor" });
     for (const [name, value] of [["width", inner], ["height", scene.y], ["viewBox", `0 0 ${inner} ${scene.y}`]]) root.setAttribute(name, value);
@@ -144,8 +149,8 @@
     stage.replaceChildren(pan, make("div", { className: "play" }, play, slider, clock), list, reference, ...remarks, history(one));
     const drawn = draw(one, pan.clientWidth - 2 * parseFloat(getComputedStyle(pan).paddingLeft));
     pan.append(drawn.root);
-    // Rounded up, so that its end shows the final text.
-    slider.max = (Math.ceil(100 * drawn.last) / 100).toFixed(2);
+    stage.querySelectorAll(".pan, .scroll").forEach(hint);
+    slider.max = drawn.last.toFixed(2);
     const move = (at) => {
       slider.value = at;
       clock.value = seconds(Number(slider.value));
@@ -157,7 +162,7 @@
     let since = null;
     const tick = (now) => {
       if (since === null || !play.isConnected) return;
-      move((now - since) / 1e3);
+      move(Math.min((now - since) / 1e3, drawn.last));
       if ((now - since) / 1e3 < drawn.last) requestAnimationFrame(tick);
       else { since = null; play.textContent = "Play"; }
     };

@@ -9,7 +9,8 @@ from typing import Any
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, engine_keys, ink, shape, spec_of
+from stopwav.report.axis import TICKS, log_scale, log_ticks
+from stopwav.report.chart import VALUES, Chart, chart_of, colour, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_interval, plain
 from stopwav.stats import Estimate
 from stopwav.studies.compare.comparison import Comparison, comparison_of, has_value, pareto_places, pareto_text
@@ -100,19 +101,25 @@ def _ends(axis: str, estimate: Estimate, scale: float) -> dict[str, float]:
 
 def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], rate: str) -> dict[str, Any]:
     by_errors = bool(rate)
-    log = alt.Scale(type="log", nice=False, padding=28)
+    speeds = log_ticks(row[end] for row in rows for end in ("rtfx_low", "rtfx_high"))
+    log = log_scale(speeds)
     # Zero errors have a place on an axis from zero; sizes differ by orders of magnitude.
-    scale, cost_title = (alt.Scale(zero=True, nice=True), f"{rate}, %") if by_errors else (log, "parameters")
-    cost_axis = alt.Axis(format=TICKS if by_errors else "~s", tickCount=6)
+    if by_errors:
+        scale, cost_title, cost_axis = alt.Scale(zero=True), f"{rate}, %", alt.Axis(format=TICKS)
+    else:
+        sizes = log_ticks(row[end] for row in rows for end in ("cost_low", "cost_high"))
+        scale, cost_title, cost_axis = log_scale(sizes), "parameters", alt.Axis(format="~s", values=sizes)
     rtfx_title = "RTFx (times faster than real time)"
     base = chart_of(rows).encode(
-        x=alt.X("rtfx:Q", scale=log, title=rtfx_title, axis=alt.Axis(grid=False, format=TICKS, tickCount=6)),
+        x=alt.X("rtfx:Q", scale=log, title=rtfx_title, axis=alt.Axis(grid=False, format=TICKS, values=speeds)),
         y=alt.Y("cost:Q", scale=scale, title=cost_title, axis=cost_axis),
     )
     own = base.encode(color=colour(names, shown))
-    across = own.mark_rule(strokeWidth=1.5).encode(x=alt.X("rtfx_low:Q", scale=log, title=rtfx_title), x2="rtfx_high:Q")
+    across = own.mark_rule(strokeWidth=1.5).encode(
+        x=alt.X("rtfx_low:Q", scale=log, title=rtfx_title), x2=alt.X2("rtfx_high:Q")
+    )
     upward = own.mark_rule(strokeWidth=1.5).encode(
-        y=alt.Y("cost_low:Q", scale=scale, title=cost_title), y2="cost_high:Q"
+        y=alt.Y("cost_low:Q", scale=scale, title=cost_title), y2=alt.Y2("cost_high:Q")
     )
     rings = base.transform_filter("datum.member").mark_point(
         filled=False, shape="circle", size=RING_SIZE, strokeWidth=1.5, stroke=ink("ink"), opacity=1
@@ -123,7 +130,9 @@ def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], rate
         alt.Tooltip("cost:Q", title=cost_title, format=VALUES if by_errors else ",d"),
     ]
     marks = own.mark_point(filled=True, size=MARK_SIZE, opacity=1).encode(shape=shape(names, shown), tooltip=tooltip)
-    letters = base.mark_text(align="left", dx=14, dy=-12, fontSize=12, fill=ink("ink")).encode(text="letter:N")
+    letters = base.mark_text(align="left", dx=14, dy=-12, fontSize=12, fill=ink("ink")).encode(
+        text=alt.Text("letter:N")
+    )
     return spec_of(alt.layer(across, upward, rings, marks, letters), PARETO_HEIGHT)
 
 
@@ -149,11 +158,11 @@ def _length_chart(comparison: Comparison, curve: Curve) -> Chart | None:
     base = chart_of([row for row in rows if row["engine"] in shown]).encode(x=x, color=colour(names, shown))
     thin = chart_of(fits).mark_line(strokeWidth=0.75, stroke=ink("muted"))
     layers = [
-        *([thin.encode(x=x, y=y, detail="engine:N")] if fits else []),
+        *([thin.encode(x=x, y=y, detail=alt.Detail("engine:N"))] if fits else []),
         base.mark_line(strokeWidth=1.5).encode(y=y),
         base.mark_point(filled=True, size=60, opacity=1).encode(y=y, shape=shape(names, shown), tooltip=tooltip),
         # Last, as the legend of a file takes the strength of its colours from the first; it covers nothing.
-        base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", scale=log, title=title), y2="high:Q"),
+        base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", scale=log, title=title), y2=alt.Y2("high:Q")),
     ]
     drawn = "bands: 95 % interval; thin lines: scaling fit" if fits else "bands: 95 % interval"
     description = f"Points: measured; {drawn}; both axes logarithmic. {_curve_text(comparison, curve)}"
@@ -254,5 +263,5 @@ def _bars(rows: Sequence[dict[str, Any]], names: list[str], shown: list[str]) ->
     )
     tooltip = [alt.Tooltip("engine:N"), alt.Tooltip("module:N"), alt.Tooltip("text:N", title="parameters")]
     bars = base.mark_bar(height=ROW_HEIGHT // 2).encode(color=colour(names, shown), tooltip=tooltip)
-    numbers = base.mark_text(align="left", dx=6, fontSize=11, fill=ink("ink")).encode(text="text:N")
+    numbers = base.mark_text(align="left", dx=6, fontSize=11, fill=ink("ink")).encode(text=alt.Text("text:N"))
     return spec_of(alt.layer(bars, numbers), ROW_HEIGHT * len(rows) + 20)

@@ -138,6 +138,8 @@ COMPARABLE = Comparable(
     ),
     items=_items,
     item_settings=_engine_settings,
+    model_settings=("precision", "device"),
+    races=True,
     error_rates=(WER, CER),
     rounds_add_utterances=True,
 )

@@ -31,6 +31,7 @@ from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_
 from stopwav.studies.compare.samples import Sample, inputs_of
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
 from stopwav.studies.definition import ERROR_RATES
+from stopwav.studies.engine_names import engine_settings
 from stopwav.studies.error_rates import error_rates
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
@@ -77,6 +78,7 @@ def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution
     params: dict[str, Any] = {
         "kind": "engine",
         "engine": dict(engine.info),
+        "setting": engine_settings({"engines": data.spec.engines})[engine.name],
         "corpus": data.spec.corpus,
         "samples": len(engine.samples),
         "utterances": len({sample.utterance.id for sample in engine.samples}),
@@ -279,10 +281,11 @@ def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:
         yield Caution("corpus", f"{problem['where']}: {problem['message']}")
     inputs, different = len(record.header.corpus["inputs"]), len(record.header.corpus["utterances"])
     if inputs > different:
+        of = "1 utterance" if different == 1 else f"{different} different utterances"
         yield Caution(
             "samples-repeat",
-            f"{inputs} samples of {different} different utterances: each is used {inputs // different} times or more, "
-            "and intervals rest on the utterances",
+            f"{inputs} samples of {of}: each is used {inputs // different} times or more, and intervals rest on the "
+            "utterances",
         )
     yield from _difference_warnings(record, data.engines)
     if data.energy is not None and data.energy.log_fault:

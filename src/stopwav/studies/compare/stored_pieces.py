@@ -12,7 +12,7 @@ from stopwav.record import Record
 from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.compare.pieces import METER_LOG, METERS, length_place
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, round_inputs
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, Key, PieceKind, absent_keys
 from stopwav.studies.stored_fields import (
     Count,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 
 from stopwav.record import Result
-from stopwav.report.chart import TICKS, VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
-from stopwav.report.text import format_bytes
+from stopwav.report.axis import TICKS, log_scale, log_ticks
+from stopwav.report.chart import VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
+from stopwav.report.text import format_bytes, format_digits
 from stopwav.stats import UNDECIDED
-from stopwav.studies.grid.document import GridLayout, cell_text, fit_text, grid_layout, pace_note
+from stopwav.studies.grid.document import pace_note
+from stopwav.studies.grid.layout_document import GridLayout, cell_text, grid_layouts
 from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
@@ -20,6 +23,8 @@ FASTER, SLOWER, OPEN, ABSENT = "faster than real time", "slower than real time",
 _SIDES = {"above": FASTER, "below": SLOWER, UNDECIDED: OPEN}
 # A row of a heat map holds its label with room to spare.
 ROW_HEIGHT = 44
+# Pixels of a character of a label: a column too narrow for all of it shows what stands before the bracket or comma.
+CHARACTER = 7
 # Between these a colour is seen on either ground and text can be read on it.
 PALEST, FULLEST = 0.12, 0.62
 SCALING_HEIGHT = 300
@@ -27,9 +32,18 @@ SCALING_HEIGHT = 300
 
 def grid_charts(run: StudyRun) -> dict[str, Chart]:
     """Return the charts by name, in the order in which a page shows them."""
-    layout = grid_layout(run.results)
-    if not layout.measured:
-        return {}
+    grids = grid_layouts(run.results)
+    charts: dict[str, Chart] = {}
+    for number, (name, layout) in enumerate(grids.items(), start=1):
+        own = _charts_of(layout) if layout.measured else {}
+        if len(grids) > 1:
+            own = {f"{key}-{number}": replace(chart, title=f"{name}: {chart.title}") for key, chart in own.items()}
+        charts |= own
+    return charts
+
+
+def _charts_of(layout: GridLayout) -> dict[str, Chart]:
+    """The charts of one engine."""
     charts = {"rtfx": _pace_map(layout)}
     for kind, title in (
         ("host", "Peak host memory"),
@@ -102,7 +116,10 @@ def _heat_map(rows: Sequence[dict[str, Any]], layout: GridLayout, colours: dict[
         color=alt.Color("side:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=None),
         opacity=alt.Opacity("by:Q", scale=alt.Scale(domain=[0, farthest], range=[PALEST, FULLEST]), legend=None),
     )
-    labels = base.mark_text(fontSize=12, fill=ink("ink")).encode(text="label:N")
+    room = f"width / {len(layout.batch_sizes)} >= {CHARACTER} * length(datum.label)"
+    short = "replace(datum.label, regexp(' ?[(\\\\[,].*'), '')"
+    labels = base.transform_calculate(shown=f"{room} ? datum.label : {short}")
+    labels = labels.mark_text(fontSize=12, fill=ink("ink")).encode(text="shown:N")
     return spec_of(alt.layer(cells, labels), ROW_HEIGHT * len(layout.durations) + 40)
 
 
@@ -123,7 +140,8 @@ def _scaling(fits: Sequence[Result], axis: str) -> Chart:
     ticks = alt.Axis(grid=False, format=TICKS, values=sorted({point["x"] for point in points}))
     scale = alt.Scale(type="log", nice=False, padding=16)
     x = alt.X("x:Q", scale=scale, title=title, axis=ticks)
-    y = alt.Y("s:Q", scale=scale, title="time of a batch, s", axis=alt.Axis(format=TICKS, tickCount=6))
+    marks = log_ticks(row["s"] for row in (*points, *curves))
+    y = alt.Y("s:Q", scale=log_scale(marks), title="time of a batch, s", axis=alt.Axis(format=TICKS, values=marks))
     tooltip = [
         alt.Tooltip("engine:N", title="of"),
         alt.Tooltip("x:Q", title=title, format=TICKS),
@@ -137,10 +155,21 @@ def _scaling(fits: Sequence[Result], axis: str) -> Chart:
         .mark_point(filled=True, size=60, opacity=1)
         .encode(x=x, y=y, color=own, shape=shape(names, names).legend(None), tooltip=tooltip),
     )
-    text = " ".join(f"{fit_text(fit)}." for fit in fits)
-    about = f"Points: measured; lines: the fitted line; both axes logarithmic. {text}"
+    # The fits themselves are listed below the chart.
+    about = f"Points: measured; lines: the fitted line; both axes logarithmic. {_ends_text(fits, title)}"
     heading = f"Time of a batch over its {'duration' if axis == 'duration' else 'size'}"
     return Chart(heading, spec_of(alt.layer(*layers), SCALING_HEIGHT), about, engine_keys(names, names))
+
+
+def _ends_text(fits: Sequence[Result], title: str) -> str:
+    """The first and the last point of each line."""
+    texts = []
+    for fit in fits:
+        cells: Any = fit.params["cells"]
+        (first, first_s), (last, last_s) = cells[0], cells[-1]
+        ends = f"{format_digits(first_s)} s at {title} {first:g}, {format_digits(last_s)} s at {last:g}"
+        texts.append(f"{_line_name(fit)}: {ends}.")
+    return " ".join(texts)
 
 
 def _line_name(fit: Result) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 
+from stopwav.report.axis import TICKS, covering
 from stopwav.report.chart import (
-    TICKS,
     VALUES,
     Chart,
     Key,
@@ -31,7 +32,9 @@ from stopwav.studies.study import StudyRun
 KNOWN = ("chunk_lag", "queue", "service", "features", "copy", "inference", "post", "other")
 LONGEST_NAME = 40
 # Ticks of the axis of word latency, which is stretched around zero, where most words are.
-LATENCY_TICKS_S = (-5, -2, -1, -0.5, -0.2, 0, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
+LATENCY_TICKS_S = (-50, -20, -10, -5, -2, -1, -0.5, -0.2, 0, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+# A stage that takes less of every chunk, at P95, makes no wait that anybody feels: its charts are folded away.
+FELT_MS = 1.0
 # The labels of percentiles are stacked; with more engines they would fill the chart.
 MOST_LABELLED = 4
 DISTRIBUTION_HEIGHT = 150
@@ -53,9 +56,15 @@ def latency_charts(run: StudyRun) -> dict[str, Chart]:
     for quantity in sorted(by_quantity, key=lambda name: KNOWN.index(name) if name in KNOWN else len(KNOWN)):
         title, entries = _quantity_title(quantity), by_quantity[quantity]
         key = _key(quantity, charts)
-        charts[f"histogram-{key}"] = _histogram(title, entries, names)
-        charts[f"ecdf-{key}"] = _ecdf(title, entries, names)
+        folded = quantity != "chunk_lag" and all(_unfelt(entry) for entry in entries)
+        charts[f"histogram-{key}"] = replace(_histogram(title, entries, names), folded=folded)
+        charts[f"ecdf-{key}"] = replace(_ecdf(title, entries, names), folded=folded)
     return charts
+
+
+def _unfelt(entry: Mapping[str, Any]) -> bool:
+    highest = entry["p50_ms"] if entry["p95_ms"] is None else entry["p95_ms"]
+    return highest is not None and highest < FELT_MS
 
 
 def _key(quantity: str, charts: Mapping[str, Chart]) -> str:
@@ -129,7 +138,7 @@ def _totals(rows: Sequence[Mapping[str, Any]], measured: Sequence[str]) -> alt.C
         for name, parts in own.items()
     ]
     text = chart_of(ends).mark_text(align="left", dx=6, fontSize=12, fill=ink("ink"))
-    return text.encode(y=_engine_axis(measured), x="end:Q", text="label:N")
+    return text.encode(y=_engine_axis(measured), x=alt.X("end:Q"), text=alt.Text("label:N"))
 
 
 def _engine_axis(measured: Sequence[str]) -> alt.Y:
@@ -167,9 +176,11 @@ def _along() -> alt.X:
 
 def _dots(points: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequence[str]) -> alt.Chart:
     latencies = [row["latency_s"] for row in points]
-    ticks = [tick for tick in LATENCY_TICKS_S if min(latencies) <= tick <= max(latencies)]
-    scale = alt.Scale(type="symlog", constant=0.3, nice=False)
-    y = alt.Y("latency_s:Q", scale=scale, title="word latency, s", axis=alt.Axis(values=ticks, format=TICKS))
+    ticks = covering(LATENCY_TICKS_S, min(latencies), max(latencies))
+    ends = [min(ticks[0], *latencies), max(ticks[-1], *latencies)]
+    scale = alt.Scale(type="symlog", constant=0.3, domain=ends, nice=False)
+    title = "word latency, s (symlog: stretched around 0)"
+    y = alt.Y("latency_s:Q", scale=scale, title=title, axis=alt.Axis(values=ticks, format=TICKS))
     dots = chart_of(points).mark_point(filled=True, size=14, opacity=0.3)
     return dots.encode(x=_along(), y=y, color=colour(names, shown), shape=shape(names, shown))
 
@@ -187,8 +198,8 @@ def _middle(
     ]
     inked = colour(names, shown)
     return (
-        band.encode(x=_along(), y=alt.Y("p25_s:Q"), y2="p75_s:Q", color=inked),
-        line.encode(x=_along(), y="p50_s:Q", color=inked, strokeDash=dash(names, shown), tooltip=tooltip),
+        band.encode(x=_along(), y=alt.Y("p25_s:Q"), y2=alt.Y2("p75_s:Q"), color=inked),
+        line.encode(x=_along(), y=alt.Y("p50_s:Q"), color=inked, strokeDash=dash(names, shown), tooltip=tooltip),
     )
 
 
@@ -231,7 +242,9 @@ def _ecdf(title: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str]
     )
     layers = (
         _curves(entries, names, shown),
-        points.encode(x="ms:Q", y="p:Q", color=colour(names, shown), shape=shape(names, shown), tooltip=_tooltip()),
+        points.encode(
+            x=alt.X("ms:Q"), y=alt.Y("p:Q"), color=colour(names, shown), shape=shape(names, shown), tooltip=_tooltip()
+        ),
     )
     spec = spec_of(alt.layer(*layers), DISTRIBUTION_HEIGHT)
     return Chart(f"{title}, cumulative", spec, _distribution_text(title, entries), engine_keys(names, shown))
@@ -256,7 +269,7 @@ def _rules(marks: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequ
         chart_of(marks)
         .mark_rule(strokeWidth=2)
         .encode(
-            x="ms:Q",
+            x=alt.X("ms:Q"),
             color=colour(names, shown),
             strokeDash=alt.StrokeDash("which:N", scale=dashes, legend=None),
             tooltip=_tooltip(),
@@ -270,7 +283,7 @@ def _labels(marks: Sequence[Mapping[str, Any]], name: str, row: int, index: int)
     if len({mark["ms"] for mark in own}) < len(own):
         own = [{**own[0], "which": "P50 = P95"}]
     text = chart_of(own).mark_text(fontSize=11, dy=-7 - 13 * row, fill=engine_ink(index))
-    return text.encode(x="ms:Q", y=alt.value(0), text="which:N")
+    return text.encode(x=alt.X("ms:Q"), y=alt.YValue(0), text=alt.Text("which:N"))
 
 
 def _curves(entries: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequence[str]) -> alt.Chart:
@@ -286,7 +299,7 @@ def _curves(entries: Sequence[Mapping[str, Any]], names: Sequence[str], shown: S
     return lines.encode(
         x=_milliseconds(entries),
         y=alt.Y("share:Q", title="share within", axis=axis),
-        order="order:Q",
+        order=alt.Order("order:Q"),
         color=colour(names, shown),
         strokeDash=dash(names, shown),
     )

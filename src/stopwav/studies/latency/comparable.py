@@ -16,8 +16,8 @@ from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
-from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.definition import NO_SPACES, NO_WORDS
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.error_rates import CER, WER
 from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.latency.results import (
@@ -277,5 +277,9 @@ COMPARABLE = Comparable(
     items=_items,
     settings=lambda record: {"pace": record.header.spec.get("pace")},
     item_settings=_engine_settings,
+    model_settings=("precision", "device", "chunk size"),
+    races=True,
+    # It counts from the end of a chunk.
+    bound_metrics={"chunk size": ("chunk_lag_p50", "chunk_lag_p95")},
     error_rates=(WER, CER),
 )

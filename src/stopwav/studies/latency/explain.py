@@ -15,7 +15,7 @@ from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Question, answer_all
 from stopwav.studies.budget import verdict_rule
 from stopwav.studies.comparable import RoundMetric, ask_error_rate
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.error_rates import CER, WER
 from stopwav.studies.latency.comparable import (
     ComparedEngine,

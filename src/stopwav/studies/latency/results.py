@@ -13,6 +13,7 @@ from stopwav.speech.normaliser import stored_normaliser
 from stopwav.stats import Estimate, nearest_rank
 from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
+from stopwav.studies.engine_names import engine_settings
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
 from stopwav.studies.latency.stream_table import stream_tables
@@ -36,7 +37,7 @@ def latency_results(record: Record) -> list[Result]:
         results.append(
             Result(
                 name=name,
-                params=_params(record, pieces, table),
+                params=_params(record, name, pieces, table),
                 status="ok" if len(table) else failed[0].status if failed else "skipped",
                 metrics=_metrics(table, pieces, record.header.spec["seed"]),
                 warnings=(*failures, *_warnings(record, pieces, table)),
@@ -118,12 +119,13 @@ def _without(
     }
 
 
-def _params(record: Record, pieces: Sequence[Piece], table: StreamTable) -> dict[str, Any]:
+def _params(record: Record, name: str, pieces: Sequence[Piece], table: StreamTable) -> dict[str, Any]:
     header = record.header
     loads = [piece for piece in pieces if piece.key[0] == "load"]
     first_round = table.round == table.round[:1]
     return {
         "engine": loads[0].data["engine"] if loads else {},
+        "setting": engine_settings(header.spec)[name],
         "corpus": header.corpus["name"],
         "utterances": len(set(table.utterance.tolist())),
         "transcripts": len(set(table.utterance[table.transcribed].tolist())),

@@ -12,9 +12,10 @@ from stopwav.record import Header, Record
 from stopwav.speech.audio_file import duration_s
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import SWEEP_SHARE, Budget, is_finished, open_budget, store_spent
-from stopwav.studies.corpus_header import corpus_to_json, engine_names
+from stopwav.studies.corpus_header import corpus_to_json
 from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.opening import Opening
 from stopwav.studies.latency.schedule import LatencySchedule

@@ -12,7 +12,7 @@ from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.events import Trace
 from stopwav.speech.stored_trace import trace_from_json, trace_lists
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.stream_table import StreamTable
 from stopwav.studies.stream_table_builder import StreamTableBuilder
 from stopwav.studies.trace_batch import StreamFaultError

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.stats.intervals import rank
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.results import engine_pieces, is_untrained
 from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.latency.timelines import short, timelines

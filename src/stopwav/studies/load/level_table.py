@@ -15,6 +15,7 @@ from stopwav.speech.events import Floats
 from stopwav.speech.stored_trace import trace_lists
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import nearest_rank
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.stored_fields import WrongValue
 from stopwav.studies.stream_table import StreamTable
 from stopwav.studies.stream_table_builder import StreamTableBuilder
@@ -105,7 +106,7 @@ def level_pieces(record: Record) -> dict[LevelKey, list[Piece]]:
         if piece.key[0] == "level":
             _, _, target, streams, faulty = piece.key
             by_key.setdefault((str(target), int(streams), bool(faulty)), []).append(piece)
-    targets = list(record.header.spec["targets"])
+    targets = engine_names(record.header.spec["targets"])
     return {key: by_key[key] for key in sorted(by_key, key=lambda key: (targets.index(key[0]), *key[1:]))}
 
 

@@ -9,7 +9,8 @@ import altair as alt
 
 from stopwav.piece import Piece
 from stopwav.record import Result
-from stopwav.report.chart import TICKS, VALUES, Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
+from stopwav.report.axis import TICKS, log_scale, log_ticks
+from stopwav.report.chart import VALUES, Chart, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes, format_digits, format_interval, plain
 from stopwav.studies.loss.document import by_setting, compared_text, loss_name, peak_metric, setting_text
 from stopwav.studies.loss.traces import profiles_of
@@ -18,16 +19,18 @@ from stopwav.studies.study import StudyRun
 # Room for a bar and its name.
 ROW_HEIGHT = 34
 CHART_HEIGHT = 300
-# Points whose times and peaks differ by less are too close for two names: a line of text takes a twentieth of the
-# height, and a name half of the width of a phone; either axis nearly always covers two decades or less.
-LABEL_RATIO, NAME_RATIO = 100 ** (1 / 20), 10
+# The part of the height that a line of text takes, and of the width of a phone that a name does: of points that are
+# nearer than both, one has its name in the chart.
+LABEL_HEIGHT, NAME_WIDTH = 1 / 20, 1 / 2
 
 
 def loss_charts(run: StudyRun) -> dict[str, Chart]:
     """Return the charts by name, in the order in which a page shows them."""
     results = run.results
     groups = [[result for result in group if result.metrics] for group in by_setting(results)]
-    names = list(dict.fromkeys(loss_name(result) for result in results))
+    # Those that have a mark in the charts first, so that their colours differ.
+    ordered = sorted(results, key=lambda result: not result.metrics)
+    names = list(dict.fromkeys(loss_name(result) for result in ordered))
     charts: dict[str, Chart] = {}
     for number, group in enumerate((group for group in groups if group), start=1):
         suffix = f"-{number}" if len(groups) > 1 else ""
@@ -83,7 +86,9 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
             tooltip=tooltip,
         )
     )
-    whiskers = chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x="low:Q", x2="high:Q", y=y)
+    whiskers = (
+        chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
+    )
     values = "; ".join(
         f"{loss_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group
     )
@@ -105,11 +110,12 @@ def _points(group: Sequence[Result]) -> list[dict[str, Any]]:
     ]
 
 
-def _labelled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _labelled(rows: Sequence[dict[str, Any]], times: Sequence[float], sizes: Sequence[float]) -> list[dict[str, Any]]:
     """The points, with names at those that are far enough from others; the legend names them all."""
+    height, width = (times[-1] / times[0]) ** LABEL_HEIGHT, (sizes[-1] / sizes[0]) ** NAME_WIDTH
     named: list[dict[str, Any]] = []
     for row in rows:
-        if not any(_near(row, other, "ms", LABEL_RATIO) and _near(row, other, "mb", NAME_RATIO) for other in named):
+        if not any(_near(row, other, "ms", height) and _near(row, other, "mb", width) for other in named):
             named.append(row)
     return [{**row, "label": row["engine"] if row in named else ""} for row in rows]
 
@@ -119,16 +125,16 @@ def _near(row: dict[str, Any], other: dict[str, Any], field: str, ratio: float) 
 
 
 def _time_against_memory(group: Sequence[Result], names: Sequence[str]) -> Chart:
-    rows = _labelled(_points(group))
+    points = _points(group)
+    sizes, times = log_ticks(row["mb"] for row in points), log_ticks(row["ms"] for row in points)
+    rows = _labelled(points, times, sizes)
     shown = [str(row["engine"]) for row in rows]
-    scale = alt.Scale(type="log", nice=True, padding=16)
+    peak_title = "peak memory, excluding inputs, MB"
     base = chart_of(rows).encode(
-        x=alt.X(
-            "mb:Q", scale=scale, title="peak memory, excluding inputs, MB", axis=alt.Axis(format=TICKS, tickCount=6)
-        ),
-        y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format=TICKS, tickCount=6)),
+        x=alt.X("mb:Q", scale=log_scale(sizes), title=peak_title, axis=alt.Axis(format=TICKS, values=sizes)),
+        y=alt.Y("ms:Q", scale=log_scale(times), title="step time, ms", axis=alt.Axis(format=TICKS, values=times)),
     )
-    points = base.mark_point(filled=True, size=110, opacity=1).encode(
+    marks = base.mark_point(filled=True, size=110, opacity=1).encode(
         color=colour(names, shown).legend(None),
         shape=shape(names, shown).legend(None),
         tooltip=[
@@ -137,20 +143,20 @@ def _time_against_memory(group: Sequence[Result], names: Sequence[str]) -> Chart
             alt.Tooltip("mb:Q", title="MB", format=VALUES),
         ],
     )
-    labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text="label:N")
+    labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text=alt.Text("label:N"))
     values = "; ".join(
         f"{row['engine']} {format_digits(row['ms'])} ms, {format_bytes(1e6 * row['mb'])}" for row in rows
     )
     about = f"The nearer to the lower left corner the better; both axes logarithmic. {values}."
     title = f"Time against memory: {setting_text(group[0])}"
-    return Chart(title, spec_of(alt.layer(points, labels), CHART_HEIGHT), about, engine_keys(names, shown))
+    return Chart(title, spec_of(alt.layer(marks, labels), CHART_HEIGHT), about, engine_keys(names, shown))
 
 
 def _curves(measured: Sequence[Result], names: Sequence[str], param: str, title: str) -> Chart:
     """Time over the setting that was varied, with the other setting at its smallest."""
     other = "vocab" if param == "batch_size" else "batch_size"
     smallest = min(int(str(result.params[other] or 0)) for result in measured)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"engine": loss_name(result), "x": result.params[param], "ms": 1e3 * (result.metrics["step_time"].value or 0.0)}
         for result in measured
         if (result.params[other] or 0) == smallest
@@ -158,14 +164,25 @@ def _curves(measured: Sequence[Result], names: Sequence[str], param: str, title:
     shown = list(dict.fromkeys(str(row["engine"]) for row in rows))
     ticks = alt.Axis(grid=False, format=TICKS, values=sorted({int(str(row["x"])) for row in rows}))
     scale = alt.Scale(type="log", nice=False, padding=16)
+    times = log_ticks(row["ms"] for row in rows)
     base = chart_of(rows).encode(
         x=alt.X("x:Q", scale=scale, title=title, axis=ticks),
-        y=alt.Y("ms:Q", scale=scale, title="step time, ms", axis=alt.Axis(format=TICKS, tickCount=6)),
+        y=alt.Y("ms:Q", scale=log_scale(times), title="step time, ms", axis=alt.Axis(format=TICKS, values=times)),
         color=colour(names, shown).legend(None),
     )
     lines = base.mark_line(strokeWidth=1.5).encode(strokeDash=dash(names, shown).legend(None))
     marks = base.mark_point(filled=True, size=60, opacity=1).encode(shape=shape(names, shown).legend(None))
-    about = "Both axes logarithmic: a slope of 1 is a time that grows in proportion."
+    about = (
+        "Both axes logarithmic: a slope of 1 is a time that grows in proportion. "
+        f"{' '.join(_curve_text([row for row in rows if row['engine'] == name], title) for name in shown)}"
+    )
     return Chart(
         f"Step time over {title}", spec_of(alt.layer(lines, marks), CHART_HEIGHT), about, engine_keys(names, shown)
     )
+
+
+def _curve_text(rows: Sequence[dict[str, Any]], title: str) -> str:
+    """The first and the last point of a line."""
+    first, last = min(rows, key=lambda row: row["x"]), max(rows, key=lambda row: row["x"])
+    ends = f"{format_digits(first['ms'])} ms at {title} {first['x']}, {format_digits(last['ms'])} ms at {last['x']}"
+    return f"{first['engine']}: {ends}."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from stopwav.piece import Piece
 from stopwav.record import Record, Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
     Block,
@@ -16,22 +16,23 @@ from stopwav.report.document import (
     Detail,
     Document,
     Figures,
-    Medium,
     Note,
     Row,
     Section,
     Table,
+    in_detail,
 )
-from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_number, format_value, listed, plain
+from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
 from stopwav.studies.loss.open_pairs import open_text, verdict_text
+from stopwav.studies.loss.profile_document import profile_sections
 from stopwav.studies.loss.ranks import NO_INTERVAL
 from stopwav.studies.loss.size import size_text
-from stopwav.studies.loss.traces import profiles_of, recorded_text
 from stopwav.studies.study import StudyRun
 
-# Operators and kernels that are listed, and what is shown of their names, which may fill a page.
-MOST_PROFILED, LONGEST_NAME = 20, 60
-PAGE_AND_FILE: tuple[Medium, ...] = ("markdown", "page")
+# More names make no title.
+MOST_NAMES_IN_TITLE = 3
+# Losses that a finding compares with the fastest: the next ones.
+MOST_COMPARED = 3
 WRONG = "✗"
 APPROXIMATE = "~"
 # At the name of a loss that failed in a part of its rounds.
@@ -54,6 +55,10 @@ _LEGEND = {
 }
 
 
+# Losses that a terminal begins with.
+BRIEF_ROWS = 6
+
+
 def loss_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tables, a legend of their marks, charts, and a sentence on each finding."""
     results, spec = run.results, run.record.header.spec
@@ -67,13 +72,14 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         media=PAGE,
     )
     return Document(
-        title=f"Transducer losses on {spec['device']}, {spec['dtype']}",
+        title=f"{_subject(results)} on {spec['device']}, {spec['dtype']}",
         blocks=(
             Note(_settings_line(results), quiet=False, media=TEXT),
             *_size_note(run.record),
-            Section("The losses", (*tables, *legend, note)),
+            *(block for group in groups for block in _brief_table(group)),
+            Section("The losses", (*in_detail(tables), *legend, note)),
             Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
-            *_profiles(run.record),
+            *profile_sections(run.record),
         ),
         findings=tuple(_findings(run)),
         record=run.record,
@@ -82,41 +88,14 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
     )
 
 
-def _profiles(record: Record) -> list[Section]:
-    """The operators, the kernels and the memory of each loss under the profiler."""
-    profiles = profiles_of(record)
-    if not profiles:
-        return []
-    about = Note(
-        "Under torch.profiler, which slows steps down: read which operator is large, not how long it takes. Operators "
-        "and kernels are of all recorded steps, memory of the first trace."
-    )
-    blocks = [block for number, piece in enumerate(profiles, start=1) for block in _profile(piece, number)]
-    return [Section("Under the profiler", (about, *blocks), media=PAGE_AND_FILE)]
-
-
-def _profile(piece: Piece, number: int) -> list[Block]:
-    where, idle = f"{plain(str(piece.key[1]), 40)} ({piece.key[2]})", piece.data["idle_share"]
-    busy = "" if idle is None else f"; the device was idle {100 * idle:.1f} % of the time"
-    tables = [
-        _profile_table(f"Operators of {where}", ("operator", "calls", "self ms", "total ms"), piece.data["operators"]),
-        _profile_table(f"Kernels of {where}", ("kernel", "calls", "total ms"), piece.data["kernels"]),
-    ]
-    drawn = Figures(((f"profile-{number}",),))
-    return [
-        *(table for table in tables if table.rows),
-        Note(f"{recorded_text(piece)}{busy}. {', '.join(piece.data['files'])}"),
-        drawn,
-    ]
-
-
-def _profile_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> Table:
-    """A table of names, calls and times in seconds."""
-    rows = [
-        Row((Cell(plain(name, LONGEST_NAME)), Cell(str(calls)), *(Cell(format_number(1e3 * s, 2)) for s in times)))
-        for name, calls, *times in lines[:MOST_PROFILED]
-    ]
-    return Table((Column(headings[0], "left", shorten=True), *map(Column, headings[1:])), tuple(rows), title=title)
+def _subject(results: Sequence[Result]) -> str:
+    """The losses that have a time by name, or how many they are."""
+    names = list(dict.fromkeys(loss_name(result) for result in results if result.metrics))
+    if not names:
+        return "Transducer losses"
+    if len(names) > MOST_NAMES_IN_TITLE:
+        return f"{len(names)} transducer losses"
+    return f"{'Transducer loss' if len(names) == 1 else 'Transducer losses'} {listed(names)}"
 
 
 def by_setting(results: Sequence[Result]) -> list[list[Result]]:
@@ -188,6 +167,28 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
     padding = _padding_text(next((result for result in group if result.metrics), group[0]))
     return Table(tuple(columns), rows, title=setting_text(group[0]), label=1), Note(padding)
+
+
+def _brief_table(group: Sequence[Result]) -> Iterator[Block]:
+    """Yield the first rows, without forward and backward, and the batches they are of: what a terminal begins with."""
+    shown = [result for result in group if result.metrics][:BRIEF_ROWS]
+    largest = any("largest_batch" in result.metrics for result in group)
+    columns = [
+        Column("rank", "left"),
+        Column("loss", "left", fold=True),
+        *map(Column, ("step, ms", "peak memory", "max relative error")),
+        *([Column("largest batch")] if largest else []),
+    ]
+    rows = []
+    for result in shown:
+        cells = _cells(result, group, largest)
+        rows.append(Row((*cells[:3], *cells[5:])))
+    left = len(group) - len(shown)
+    notes = (f"{counted(left, 'more loss', 'more losses')}: --all",) if left else ()
+    yield Table(tuple(columns), tuple(rows), title=setting_text(group[0]), label=1, notes=notes, media=BRIEF)
+    params: Any = next((result for result in group if result.metrics), group[0]).params
+    if compared := compared_text(params).removesuffix("; "):
+        yield Note(compared, quiet=False, media=BRIEF)
 
 
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:
@@ -267,6 +268,7 @@ def _findings(run: StudyRun) -> list[str]:
     results = run.results
     groups = by_setting(results)
     findings = [text for group in groups for text in _setting_findings(group, run.record, several=len(groups) > 1)]
+    findings += _without_winner(groups)
     wrong = sorted({loss_name(result) for result in results if result.metrics and not result.params["right"]})
     failed = dict.fromkeys(f"{loss_name(result)} {_failure_text(result)}" for result in results if not result.metrics)
     partly = sorted({loss_name(result) for result in results if is_partial(result)})
@@ -288,16 +290,43 @@ def _setting_findings(group: Sequence[Result], record: Record, several: bool) ->
         took = f"{format_value(exact[0].metrics['step_time'], 1e3)} ms per step"
         return [f"{loss_name(exact[0])} is the only exact loss that was measured{where}: {took}"]
     ranked = [result for result in exact if result.metrics["rank"].value is not None]
-    if any(result.metrics["rank"].code == NO_INTERVAL for result in exact) or not ranked:
-        return [f"No winner yet{where}: {next(_notes(exact), 'nothing is decided')}"]
+    if _is_open(exact):
+        return []
     best = min(float(result.metrics["rank"].value or 0) for result in ranked)
     first = [result for result in ranked if result.metrics["rank"].value == best]
     if is_partial(first[0]):
         where += " on the batches that all of them completed"
     names = listed([loss_name(result) for result in first])
-    took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step"
+    took = f"{format_value(first[0].metrics['step_time'], 1e3)} ms per step{_others(exact, first)}"
     verb = "is the fastest exact loss" if len(first) == 1 else "are the fastest exact losses, with no clear winner"
     return [f"{names} {verb}{where}: {took} ({verdict_text(record)})", *_smallest(group, ranked, where)]
+
+
+def _is_open(exact: Sequence[Result]) -> bool:
+    """Whether several exact losses have no order yet."""
+    ranks = [result.metrics["rank"] for result in exact]
+    return any(rank.code == NO_INTERVAL for rank in ranks) or all(rank.value is None for rank in ranks)
+
+
+def _others(exact: Sequence[Result], first: Sequence[Result]) -> str:
+    """The times of those that the fastest were compared with, the quickest first."""
+    others = [result for result in exact if result not in first]
+    told = [f"{format_value(one.metrics['step_time'], 1e3)} ({loss_name(one)})" for one in others[:MOST_COMPARED]]
+    more = [f"{len(others) - MOST_COMPARED} more"] if len(others) > MOST_COMPARED else []
+    return f", against {listed([*told, *more])}" if told else ""
+
+
+def _without_winner(groups: Sequence[Sequence[Result]]) -> list[str]:
+    """A sentence on the exact losses that have no order yet, once for all settings in which they are the same."""
+    settings: dict[tuple[str, str], int] = {}
+    for group in groups:
+        exact = [result for result in group if result.metrics and "rank" in result.metrics and _is_exact(result)]
+        if len(exact) > 1 and _is_open(exact):
+            names = listed(sorted(loss_name(result) for result in exact))
+            reason = next(_notes(exact), "nothing is decided").removeprefix("not ranked yet: ")
+            settings[names, reason] = settings.get((names, reason), 0) + 1
+    where = f" in {{}} of {len(groups)} settings" if len(groups) > 1 else ""
+    return [f"No winner yet of {names}{where.format(n)}: {reason}" for (names, reason), n in settings.items()]
 
 
 def _is_exact(result: Result) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stopwav.record import Record
 from stopwav.stats import rule_text
@@ -25,20 +25,27 @@ def verdict_text(record: Record) -> str:
 
 def open_text(record: Record) -> list[str]:
     """Return a sentence on the pairs that are undecided, with the rounds and the time that should decide them."""
-    pairs = list(_undecided(record))
-    if not pairs:
+    # A pair is named once, whatever the settings that it is undecided in.
+    by_pair: dict[tuple[str, str], list[int | None]] = {}
+    for a, b, rounds in _undecided(record):
+        by_pair.setdefault((a, b), []).append(rounds)
+    if not by_pair:
         return []
-    named = ", ".join(f"{a} and {b} {_more(rounds)}" for a, b, rounds in pairs[:MOST_PAIRS])
-    if len(pairs) > MOST_PAIRS:
-        named += f", and {len(pairs) - MOST_PAIRS} more pairs"
-    known = [rounds for _, _, rounds in pairs if rounds is not None]
+    named = ", ".join(f"{a} and {b} {_more(needed)}" for (a, b), needed in list(by_pair.items())[:MOST_PAIRS])
+    if len(by_pair) > MOST_PAIRS:
+        named += f", and {_counted(len(by_pair) - MOST_PAIRS, 'more pair')}"
+    known = [rounds for needed in by_pair.values() for rounds in needed if rounds is not None]
     return [f"Undecided: {named}{_time_needed(record, max(known)) if known else ''}"]
 
 
-def _more(rounds: int | None) -> str:
-    if rounds is None:
-        return "(too close for any number of rounds)"
-    return f"({rounds} more round{'' if rounds == 1 else 's'})"
+def _more(needed: Sequence[int | None]) -> str:
+    where = f"in {len(needed)} settings " if len(needed) > 1 else ""
+    known = [rounds for rounds in needed if rounds is not None]
+    return f"{where}({_counted(max(known), 'more round') if known else 'too close for any number of rounds'})"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _undecided(record: Record) -> Iterator[tuple[str, str, int | None]]:

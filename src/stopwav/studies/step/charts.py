@@ -12,18 +12,19 @@ import altair as alt
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Result
 from stopwav.report.chart import Chart, Key, chart_of, ink, spec_of
-from stopwav.report.text import format_bytes, plain
+from stopwav.report.text import format_bytes, format_digits, plain
 from stopwav.studies.step.results import memory_pass
 from stopwav.studies.step.tree import StepTree, TreeRow, members_of
 from stopwav.studies.study import StudyRun
 
 ROW_HEIGHT = 34
 TIMELINE_HEIGHT = 260
-# The share of the width that a character of a label takes; a box too narrow for three has none.
-CHARACTER = 0.0115
-FEWEST_CHARACTERS = 3
+# Pixels of the narrowest box that has its name in it, and between the name and the edge.
+NARROWEST, MARGIN = 34, 7
 # Layers, those of all rows together, that a chart of them can hold.
 MOST_LAYERS = 2000
+# Rows, classes or layers that the text of a chart names.
+MOST_TOLD = 4
 # Classes of modules that a chart of bars can hold.
 MOST_KINDS = 14
 TIME, MEMORY = "time", "saved activations"
@@ -59,7 +60,7 @@ def _icicle(tree: StepTree) -> Chart:
     y = alt.Y("depth:O", title=None, axis=None)
     tooltip = [alt.Tooltip("path:N", title="row"), alt.Tooltip("size:N", title="takes")]
     boxes = base.mark_rect(stroke=ink("card"), strokeWidth=1).encode(
-        x2="to:Q",
+        x2=alt.X2("to:Q"),
         y=y,
         color=alt.Color(
             "kind:N", scale=alt.Scale(domain=list(_KIND_INKS), range=list(_KIND_INKS.values())), legend=None
@@ -67,17 +68,28 @@ def _icicle(tree: StepTree) -> Chart:
         opacity=alt.Opacity("depth:O", scale=alt.Scale(range=[0.75, 0.3]), legend=None),
         tooltip=tooltip,
     )
-    labels = base.mark_text(align="left", dx=4, fontSize=11, fill=ink("ink"))
+    # As much of a name as its box has room for, on a wide screen and on a telephone.
+    wide = "(datum.to - datum.from) * width"
+    labels = base.transform_filter(f"{wide} >= {NARROWEST}").mark_text(
+        align="left", dx=4, fontSize=11, fill=ink("ink"), limit=alt.ExprRef(f"{wide} - {MARGIN}")
+    )
     return Chart(
         "Where the step goes",
         spec_of(
-            alt.layer(boxes, labels.encode(y=y, text="name:N")).add_params(shown),
+            alt.layer(boxes, labels.encode(y=y, text=alt.Text("name:N"))).add_params(shown),
             ROW_HEIGHT * (deepest + 1) + 40,
         ),
         "Each box is a row of the table, as wide as its share of the step's time, or of the saved activations; its "
-        "children lie below it.",
+        f"children lie below it. {_widest_text(shown_rows)}",
         tuple(Key(kind, colour) for kind, colour in _KIND_INKS.items()),
     )
+
+
+def _widest_text(rows: Sequence[TreeRow]) -> str:
+    """The shares of the outermost rows and of what lies directly inside them, the largest first."""
+    outer = sorted((row for row in rows if row.depth <= 1), key=lambda row: -_size(row.result, TIME))
+    told = [f"{plain(row.name, 40)} {100 * _size(row.result, TIME):.1f} %" for row in outer[:MOST_TOLD]]
+    return f"Of the time: {', '.join(told)}."
 
 
 _KIND_INKS = {"module": ink("engine-0"), "stage": ink("engine-3"), "phase": ink("engine-6")}
@@ -99,21 +111,13 @@ def _boxes(rows: Sequence[TreeRow], mode: str) -> Iterator[dict[str, Any]]:
             yield {
                 "mode": mode,
                 "path": plain(row.result.name, 80),
-                "name": _fitting(plain(row.name, 60), size / whole),
+                "name": plain(row.name, 60),
                 "size": f"{100 * size:.1f} % of the step" if mode == TIME else format_bytes(size),
                 "depth": row.depth,
                 "from": begin / whole,
                 "to": (begin + size) / whole,
                 "kind": kind if kind in ("stage", "phase") else "module",
             }
-
-
-def _fitting(name: str, width: float) -> str:
-    """As much of a name as fits into a box of that part of the chart's width."""
-    room = int(width / CHARACTER)
-    if room >= len(name):
-        return name
-    return f"{name[: room - 1]}…" if room >= FEWEST_CHARACTERS else ""
 
 
 def _size(row: Result, mode: str) -> float:
@@ -146,13 +150,15 @@ def _classes(tree: StepTree) -> Chart:
             y=alt.Y("kind:N", sort=most, title=None),
             color=alt.Color("direction:N", scale=alt.Scale(domain=list(inks), range=list(inks.values())), legend=None),
             order=alt.Order("direction:N", sort="descending"),
-            tooltip=["kind:N", "direction:N", alt.Tooltip("ms:Q", format=".2f")],
+            tooltip=[alt.Tooltip("kind:N"), alt.Tooltip("direction:N"), alt.Tooltip("ms:Q", format=".2f")],
         )
     )
     return Chart(
         "Forward and backward by class of module",
         spec_of(alt.layer(bars), 26 * len(most) + 60),
-        "Own time of all modules of a class, without that of modules inside them.",
+        "Own time of all modules of a class, without that of modules inside them: "
+        + ", ".join(f"{name} {format_digits(1e3 * sum(sums[name].values()))} ms" for name in most[:MOST_TOLD])
+        + " per step.",
         tuple(Key(name, colour) for name, colour in inks.items()),
     )
 
@@ -165,11 +171,11 @@ def _timeline(moments: Sequence[Sequence[Any]]) -> Chart:
     colour = alt.Color("phase:N", scale=alt.Scale(domain=seen, range=[_PHASE_INKS[name] for name in seen]), legend=None)
     bars = chart_of(rows).mark_rect().encode(
         x=alt.X("at:Q", title="changes from row to row, in order", axis=alt.Axis(grid=False)),
-        x2="next:Q",
+        x2=alt.X2("next:Q"),
         y=alt.Y("MB:Q", title="MB in use, peak of each interval"),
-        y2="zero:Q",
+        y2=alt.Y2("zero:Q"),
         color=colour,
-        tooltip=["row:N", "phase:N", alt.Tooltip("MB:Q", format=".1f")],
+        tooltip=[alt.Tooltip("row:N"), alt.Tooltip("phase:N"), alt.Tooltip("MB:Q", format=".1f")],
     ).transform_calculate(next="datum.at + 1", zero="0")  # fmt: skip
     highest = max(rows, key=lambda row: row["MB"])
     about = f"Peak at {highest['row']}, {highest['phase']}: {format_bytes(highest['MB'] * 1e6)}."
@@ -211,6 +217,11 @@ def _short_names(names: Sequence[str]) -> dict[str, str]:
     return {name: part if counts[part] == 1 else name for name, part in short.items()}
 
 
+def _farthest_text(rows: Sequence[dict[str, Any]]) -> str:
+    row = max(rows, key=lambda row: abs(row["ratio"] - 1))
+    return f"{row['path']}, {format_digits(row['ms'])} ms, {row['ratio']:.2f} times the mean of its row"
+
+
 def _heat_strip(rows: Sequence[dict[str, Any]], left_out: int) -> Chart:
     parts = list(dict.fromkeys(row["part"] for row in rows))
     farthest = max(abs(row["ratio"] - 1) for row in rows) or 1.0
@@ -237,7 +248,8 @@ def _heat_strip(rows: Sequence[dict[str, Any]], left_out: int) -> Chart:
     return Chart(
         "Layers side by side",
         spec_of(alt.layer(cells), 30 * len(parts) + 50),
-        "Each layer's time over the mean of its row: the stronger the colour, the farther from it."
+        "Each layer's time over the mean of its row: the stronger the colour, the farther from it. "
+        f"Farthest: {_farthest_text(rows)}."
         + (f" Without {left_out} rows of less time, for which there is no room." if left_out else ""),
         tuple(Key(pace, colour) for pace, colour in inks.items()),
     )
