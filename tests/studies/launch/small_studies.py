@@ -27,7 +27,7 @@ class SmallStudy:
         of_shapes: dict[str, Any] = {"shapes": str(shapes)}
         settings: dict[str, dict[str, Any]] = {
             "latency": {"engines": ENGINES, "corpus": corpus, "words": corpus / "words.ctm"},
-            "grid": {"engine": "fake", "durations": [0.1, 0.2], "batch_sizes": [1, 2], "plan": FAST},
+            "grid": {"engines": ["fake"], "durations": [0.1, 0.2], "batch_sizes": [1, 2], "plan": FAST},
             "compare": {"engines": ENGINES, "corpus": corpus, "frames": [10, 20], "samples": 4, "plan": FAST},
             "loss": {"losses": ["torch"], **of_shapes, "batch_size": [2], "batches": 2, "vocab": [12], "dim": 8}
             | {"plan": FAST},
