@@ -17,6 +17,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import soundfile
+
 from stopwav.engines.protocol import EngineInfo
 from stopwav.measure.rounds import Round
 from stopwav.measure.sampler import Samples
@@ -118,6 +121,20 @@ def _shown_words(words: Iterable[Word], random_: random.Random) -> Iterator[tupl
         if wrong and random_.random() > KEPT_WRONG:
             moment_s += 0.1
             yield moment_s, False, word.text
+
+
+def write_noise_corpus(folder: Path, count: int) -> Path:
+    """Write a folder of utterances of noise, of 0.3 s each, with transcripts and the times of their words."""
+    folder.mkdir()
+    samples = np.random.default_rng(0).uniform(-0.1, 0.1, 4800)
+    soundfile.write(folder / "u00000.wav", samples, 16_000)
+    for number in range(1, count):
+        (folder / f"u{number:05}.wav").hardlink_to(folder / "u00000.wav")
+    names = [f"u{number:05}" for number in range(count)]
+    (folder / "transcripts.txt").write_text("".join(f"{name} red fox\n" for name in names))
+    words = (f"{name} 1 0.000 0.150 red\n{name} 1 0.150 0.150 fox\n" for name in names)
+    (folder / "words.ctm").write_text("".join(words))
+    return folder
 
 
 def write_utterance_run(path: Path, count: int, slower: float) -> None:

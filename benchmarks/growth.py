@@ -1,10 +1,11 @@
 """How `report`, `--html`, `diff`, `history` and `run --check` grow with the size of a run. Prints Markdown tables.
 
     python benchmarks/growth.py [--utterances 100,1000,10000] [--compared 1000,10000] [--streams 518,3600]
-                                [--modules 1600,6400] [--only utterances,compared,streams,modules,check]
-                                [--folder FOLDER]
+                                [--modules 1600,6400] [--measured 500,2000] [--folder FOLDER]
+                                [--only utterances,compared,streams,modules,driver,check]
 
-Runs are those of `drawn_runs.py`: nothing is measured to make them. `check` is `run --check` next to the largest run of
+Runs are those of `drawn_runs.py`: nothing is measured to make them. `driver` measures runs of a scripted engine, and
+shows what the process takes that measures. `check` is `run --check` next to the largest run of
 utterances. Each command runs in a process of its own; user time and peak resident memory are the kernel's. --folder
 keeps runs, and uses them again.
 """
@@ -23,7 +24,14 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from drawn_runs import ENGINE, write_compare_run, write_step_run, write_stream_run, write_utterance_run
+from drawn_runs import (
+    ENGINE,
+    write_compare_run,
+    write_noise_corpus,
+    write_step_run,
+    write_stream_run,
+    write_utterance_run,
+)
 
 from stopwav.measure.machine import describe
 
@@ -45,7 +53,12 @@ class Cost:
 
 def run_stopwav(*arguments: object) -> Cost:
     """Return the cost of one command; exit code 1 says that a part of a run failed, and is a result."""
-    command = [sys.executable, "-m", "stopwav", *map(str, arguments)]
+    return run_python("-m", "stopwav", *arguments)
+
+
+def run_python(*arguments: object) -> Cost:
+    """Return the cost of a process of Python, without the processes that it starts."""
+    command = [sys.executable, *map(str, arguments)]
     with tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
@@ -98,6 +111,17 @@ def measure_check(folder: Path, count: int) -> None:
     print(f"\n| next to | `run --check` user, peak |\n|---|---|\n| {_megabytes(run)} | {cost} |", flush=True)
 
 
+def measure_driver(folder: Path, counts: Iterable[int]) -> None:
+    """Print what a process takes that measures a run of many utterances: of a scripted engine, without the report."""
+    print("\n| utterances that are measured | run file | user, peak |\n|---|---|---|")
+    for count in counts:
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            corpus = write_noise_corpus(Path(own) / "corpus", count)
+            settings = f"corpus={str(corpus)!r}, words={str(corpus / 'words.ctm')!r}, save={own!r}, rounds=1"
+            cost = run_python("-c", f"import stopwav; stopwav.latency(['fake,service_ms=0.1'], {settings})")
+            print(f"| {count:,} | {_megabytes(next(Path(own).glob('*.jsonl')))} | {cost} |", flush=True)
+
+
 def drawn_run(
     folder: Path, study: str, count: int, write: Callable[[Path, int, float], None], slower: float = 1.0
 ) -> Path:
@@ -129,7 +153,8 @@ def main() -> None:
     parser.add_argument("--compared", type=_numbers, default="1000,10000")
     parser.add_argument("--streams", type=_numbers, default="518,3600")
     parser.add_argument("--modules", type=_numbers, default="1600,6400")
-    parser.add_argument("--only", default="utterances,compared,streams,modules,check")
+    parser.add_argument("--measured", type=_numbers, default="500,2000")
+    parser.add_argument("--only", default="utterances,compared,streams,modules,driver,check")
     parser.add_argument("--folder", type=Path)
     chosen = parser.parse_args()
     machine = describe()
@@ -142,6 +167,7 @@ def main() -> None:
             "compared": lambda: measure_pairs(folder, "compare", chosen.compared, write_compare_run),
             "streams": lambda: measure_reports("seconds", f"{folder}/stream", chosen.streams, write_stream_run),
             "modules": lambda: measure_reports("modules", f"{folder}/step", chosen.modules, write_step_run),
+            "driver": lambda: measure_driver(folder, chosen.measured),
             "check": lambda: measure_check(folder, max(chosen.utterances)),
         }
         for name in chosen.only.split(","):

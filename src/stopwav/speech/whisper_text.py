@@ -28,6 +28,8 @@ _SIMPLE = re.compile(r"([a-z]+(?:'[a-z]+)?)[,.?!;:]?")
 _PARTICIPLES = frozenset({"been", "gone", "done", "got"})
 # Words that belong to a number besides those in the normaliser's table: "one and a half", "1 st", "2 s".
 _IN_NUMBERS = frozenset({"a", "half", "st", "nd", "rd", "th", "s"})
+# These are part of a number next to one alone; between other words, where they mostly are, they stay as they are.
+_JOINS = frozenset({"and", "a"})
 # Longer words are not cut at: whether text may be cut rests on both words beside the cut.
 LONGEST_WORD = 40
 
@@ -40,16 +42,29 @@ def english_words(text: str) -> list[str]:
     # Words since the last cut; that there is one rests on the word before and the word after it.
     piece: list[str] = []
     before: tuple[str, ...] | None = None
-    for token in text.split(" "):
-        simple = _simple_words(token)
+    tokens = text.split(" ")
+    for token, simple in zip(tokens, _each_simple(tokens), strict=True):
         if before is None or simple is None:
             piece.append(token)
         else:
             words += before if len(piece) == 1 else _remembered(" ".join(piece))
             piece = [token]
         before = simple
-    words += _piece_words(piece)
+    words += before if before is not None and len(piece) == 1 else _remembered(" ".join(piece))
     return words
+
+
+def _each_simple(tokens: list[str]) -> list[tuple[str, ...] | None]:
+    """The words of each token whose neighbours cannot change them; None where they might."""
+    simple = list(map(_simple_words, tokens))
+    joins = [
+        place
+        for place in range(1, len(tokens) - 1)
+        if tokens[place] in _JOINS and simple[place - 1] is not None and simple[place + 1] is not None
+    ]
+    for place in joins:
+        simple[place] = (tokens[place],)
+    return simple
 
 
 def english_cut(text: str, end: int) -> tuple[int, int] | None:
@@ -85,12 +100,6 @@ def _without_brackets(text: str) -> str:
 def _is_open(text: str) -> bool:
     """Whether a bracket of a text may be closed by what follows; `()` never is one."""
     return _OPENINGS.search(_without_brackets(text).replace("()", "")) is not None
-
-
-def _piece_words(piece: list[str]) -> tuple[str, ...] | list[str]:
-    if len(piece) == 1:
-        return _simple_words(piece[0]) or _remembered(piece[0])
-    return _remembered(" ".join(piece))
 
 
 def _remembered(text: str) -> tuple[str, ...]:

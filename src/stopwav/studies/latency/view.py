@@ -7,7 +7,7 @@ same run always gives the same page. Times are milliseconds where the name says 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -59,17 +59,19 @@ def _distributions(tables: Mapping[str, StreamTable]) -> list[dict[str, Any]]:
         for name, table in tables.items()
         if table.network_s is None and table.chunks.audio_sizes.any()
     }
-    entries = []
-    for quantity in dict.fromkeys(quantity for by_quantity in samples.values() for quantity in by_quantity):
-        values = {
-            name: _sorted_ms(by_quantity[quantity]())
-            for name, by_quantity in samples.items()
-            if quantity in by_quantity
-        }
-        if any(ordered[-1] > FLOOR_MS for ordered in values.values()):
-            edges = _edges(values.values())
-            entries += [{"quantity": quantity, "engine": name, **_spread(a, edges)} for name, a in values.items()]
-    return entries
+    quantities = dict.fromkeys(quantity for by_quantity in samples.values() for quantity in by_quantity)
+    return [entry for quantity in quantities for entry in _distribution(quantity, samples)]
+
+
+def _distribution(
+    quantity: str, samples: Mapping[str, Mapping[str, Callable[[], NDArray[np.float64]]]]
+) -> list[dict[str, Any]]:
+    """The entries of one quantity, of each engine that has it; its values are let go before those of the next."""
+    values = {name: _sorted_ms(own[quantity]()) for name, own in samples.items() if quantity in own}
+    if all(ordered[-1] <= FLOOR_MS for ordered in values.values()):
+        return []
+    edges = _edges(values.values())
+    return [{"quantity": quantity, "engine": name, **_spread(ordered, edges)} for name, ordered in values.items()]
 
 
 def _sorted_ms(seconds: NDArray[np.float64]) -> NDArray[np.float64]:

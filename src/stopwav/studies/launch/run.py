@@ -50,8 +50,8 @@ def run_where_asked(spec: Spec, run: Callable[[Spec], Record]) -> Record:
 def _engines_of(spec: StudySpec) -> list[str]:
     """The engines and servers that a spec names, if any; a profile of SpeechBrain is none."""
     settings = spec.stored()
-    named = [settings.get("engine"), *settings.get("engines", ()), *settings.get("targets", ())]
-    return [str(name) for name in named if name and not str(name).endswith((".yaml", ".yml"))]
+    named = [*settings.get("engines", ()), *settings.get("targets", ())]
+    return [name for name in named if not name.endswith((".yaml", ".yml"))]
 
 
 def open_cluster(destination: Destination) -> Cluster:
