@@ -20,8 +20,8 @@ from pathlib import Path
 import stopwav
 from stopwav.stats.change import Change
 from stopwav.studies.budget import parse_time
-from stopwav.studies.compare.pieces import Sample
 from stopwav.studies.compare.run_data import read_run
+from stopwav.studies.compare.samples import Sample
 
 SLOWER = f"{Path(__file__).parent / 'slower_moonshine.py'}:SlowerMoonshine"
 

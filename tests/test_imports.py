@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "stopwav"
 STUDIES = {"latency", "grid", "compare", "load", "loss", "step"}
 
-# What each part may import besides itself; `errors` may be imported by all.
+# What each part may import besides itself; `errors` and `plugins` may be imported by all.
 ALLOWED = {
     "stats": set(),
     "speech": set(),
@@ -22,8 +23,9 @@ ALLOWED = {
     "engines": {"speech", "models", "measure.stages"},
     # `serve` runs engines in processes of their own.
     "servers": {"speech", "engines", "measure.process"},
-    "piece": set(),
-    "record": {"piece", "stats"},
+    "json_rows": set(),
+    "piece": {"json_rows"},
+    "record": {"piece", "json_rows", "stats"},
     "report": {"record", "stats"},
     # What users call in their own code, as `cli` is what they call in a shell: it measures, and has it printed.
     "profiling": {"stats", "measure", "report"},
@@ -36,6 +38,7 @@ ALLOWED = {
         "engines",
         "servers",
         "piece",
+        "json_rows",
         "record",
         "profiling",
         "report",
@@ -89,10 +92,16 @@ def imported_names(tree: ast.AST, module: str, is_package: bool) -> Iterator[str
                 yield full if full in MODULES else base
 
 
-def imports_of(path: Path, tree: ast.AST | None = None) -> set[str]:
-    """The modules of the package that a file imports; only for its types does not count."""
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports_of(path: Path, for_types: bool = False) -> set[str]:
+    """The modules of the package that a file imports; only for its types does not count, unless asked for."""
     module, is_package = module_of(path), path.name == "__init__.py"
-    tree = tree or without_type_checking(ast.parse(path.read_text()))
+    tree = tree_of(path) if for_types else without_type_checking(ast.parse(path.read_text()))
     return {name for name in imported_names(tree, module, is_package) if name.split(".")[0] == "stopwav"}
 
 
@@ -122,8 +131,8 @@ def test_a_part_imports_only_what_it_may(path: Path) -> None:
     part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
     if part not in ALLOWED:
         return
-    allowed = {"errors", part, *ALLOWED[part]}
-    for module in imports_of(path, ast.parse(path.read_text()) if part != "studies" else None):
+    allowed = {"errors", "plugins", part, *ALLOWED[part]}
+    for module in imports_of(path, for_types=part != "studies"):
         name = part_of(module)
         # The version is the one name that everyone may take from the package itself.
         assert name == "" or any(name == one or name.startswith(f"{one}.") for one in allowed), module
@@ -173,7 +182,7 @@ def test_one_name_is_one_class() -> None:
     names = Counter(
         node.name
         for path in files()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []
@@ -230,9 +239,8 @@ def test_every_public_name_is_there() -> None:
 
 def test_files_and_functions_stay_small() -> None:
     for path in files():
-        lines = path.read_text().splitlines()
-        assert len(lines) <= 350, path
-        for node in ast.walk(ast.parse("\n".join(lines))):
+        assert len(path.read_text().splitlines()) <= 350, path
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef):
                 # The body alone: a verb's options are its documentation.
                 assert (node.end_lineno or 0) - node.body[0].lineno <= 45, f"{path}: {node.name}"
@@ -241,7 +249,7 @@ def test_files_and_functions_stay_small() -> None:
 def test_only_cli_report_and_verbs_print_and_only_cli_exits() -> None:
     for path in files():
         part = path.relative_to(SOURCE).parts[0]
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 assert part in ("cli", "report") or path.name == "verb.py", path
             if isinstance(node, ast.Attribute) and node.attr == "exit":

@@ -59,9 +59,16 @@ the setting, `value` the ratio `b` / `a` or, for `wer`, the difference.
 `label` its label in older recipes, and `doubtful` is true where the share cannot be trusted. Where there are several
 processes, one result for each follows (`"kind": "rank"`).
 
-`grid` has one result per cell, row by row, with `"kind": "cell"`, `duration_s` and `batch_size` in its `params`; then
-one per scaling fit (`"kind": "law"`, with the `axis`, the form of the `law`, and the `cells` it is fitted to); then,
-with `--frontier`, one per duration (`"kind": "frontier"`, with `fails_at` and the `failure`).
+`grid` has one result per cell, engine by engine and row by row, with `"kind": "cell"`, the engine it is `of`,
+`duration_s` and `batch_size` in its `params`; then one per scaling fit (`"kind": "law"`, with the `axis`, the form of
+the `law`, and the `cells` it is fitted to); then, with `--frontier`, one per duration (`"kind": "frontier"`, with
+`fails_at` and the `failure`). Of several engines it has
+one more key, `"verdicts": {"base", "verdicts": [{"engine", "duration_s", "batch_size", "rtf"}]}`, in which `rtf` is a
+change as `diff --json` prints it: `a` is the first engine, `b` this one.
+
+In the `params` of results, `setting` is the engine as it was written, without its label; `name` is the label where it
+has one. `diff --json` of more than two runs has a list `diffs`, one per run after the first, each as of two runs;
+`models` lists the pairs of engines whose settings differ.
 
 `compare` has one result per engine (`"kind": "engine"`, with its `modules` and the tensors that are `shared` in its
 `params`); then one per engine and length (`"kind": "length"`, with `of`, `frames`, `audio_s`, and multiply-adds by

@@ -94,9 +94,10 @@ DATA: dict[str, tuple[str, dict[str, str]]] = {
 
 GRID_DATA: dict[str, tuple[str, dict[str, str]]] = {
     "cell": (
-        '`["cell", round, duration, batch size, attempt]`: one round of a cell; `attempt` is 1 where a throttled '
-        "round was repeated. Empty where the round failed. A round behind others in its process also has `opened`, "
-        "false, and `leftover_bytes`, what those before it had left of host memory, if its peak may include that.",
+        '`["cell", round, engine, duration, batch size, attempt]`: one round of a cell; `attempt` is 1 where a '
+        "throttled round was repeated. The keys of a run of one engine have no `engine`, here and below. Empty where "
+        "the round failed. A round behind others in its process also has `opened`, false, and `leftover_bytes`, what "
+        "those before it had left of host memory, if its peak may include that.",
         {
             "load_s": "time to make the engine and its input",
             "samples": "`first_s`, `warmup_s`, `loops`, `values_s`, `device_values_s`, `stages_s`, `cautions`",
@@ -108,16 +109,16 @@ GRID_DATA: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "own": (
-        '`["own", 0, duration, batch size]`: a call in a process of its own, for the first call and the memory of a '
-        "cell; the data of a `cell`.",
+        '`["own", 0, engine, duration, batch size]`: a call in a process of its own, for the first call and the memory '
+        "of a cell; the data of a `cell`.",
         {},
     ),
     "left-out": (
-        '`["left-out", duration, batch size, count]`: a cell that the budget had no time for.',
+        '`["left-out", engine, duration, batch size, count]`: a cell that the budget had no time for.',
         {"call_s": "seconds of a call, predicted from other cells"},
     ),
     "frontier": (
-        '`["frontier", duration, batch size]`: whether a batch goes through once.',
+        '`["frontier", engine, duration, batch size]`: whether a batch goes through once.',
         {"memory_limit_bytes": "host memory that its process was allowed, null for no limit"},
     ),
 }

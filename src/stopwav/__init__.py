@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from stopwav.studies.compare.run import compare
     from stopwav.studies.corpus_description import CorpusDescription, corpus
     from stopwav.studies.diff.baseline import compare_baseline, list_baselines, save_baseline
-    from stopwav.studies.diff.diff import diff
+    from stopwav.studies.diff.diff import diff, diff_runs
     from stopwav.studies.diff.gate import gate
     from stopwav.studies.diff.race import gate_race
     from stopwav.studies.diff.requirements import gate_conditions
@@ -101,6 +101,7 @@ _LAZY = {
     "corpus": "stopwav.studies.corpus_description",
     "load": "stopwav.studies.load.run",
     "diff": "stopwav.studies.diff.diff",
+    "diff_runs": "stopwav.studies.diff.diff",
     "diff_traces": "stopwav.profiling.trace_diff",
     "explanation": "stopwav.studies.latency.explain",
     "gate": "stopwav.studies.diff.gate",
@@ -165,6 +166,7 @@ __all__ = [
     "compare_baseline",
     "corpus",
     "diff",
+    "diff_runs",
     "diff_traces",
     "explanation",
     "gate",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import from_json
 
 from stopwav.errors import Status, StopwavError
+from stopwav.json_rows import parse_json
 
 # The key of a line after which the observations come. A quote inside of a string is escaped, so this is in none.
 _DATA = b',"data":'
+_STATUSES = get_args(Status)
 
 
 class Ran(BaseModel):
@@ -50,14 +52,14 @@ class LinePlace:
     start_bytes: int
     length_bytes: int
 
-    def read(self) -> dict[str, Any]:
-        """Return the observations in the line."""
+    def read(self, descriptor: int | None = None) -> dict[str, Any]:
+        """Return the observations in the line, by way of the open file where there is one."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-            try:
+            if descriptor is not None:
                 line = os.pread(descriptor, self.length_bytes, self.start_bytes)
-            finally:
-                os.close(descriptor)
+            else:
+                with self.path.open("rb", buffering=0) as file:
+                    line = os.pread(file.fileno(), self.length_bytes, self.start_bytes)
         except OSError as error:
             raise StopwavError(f"cannot read the run file {self.path}: {error.strerror}") from error
         data = _parse_line(self.path, self.number, line).get("data", {})
@@ -73,7 +75,7 @@ class Piece:
     """
 
     # A run may have a million of them.
-    __slots__ = ("_data", "_place", "key", "last_words", "message", "ran", "status")
+    __slots__ = ("_data", "_place", "last_words", "message", "parts", "ran", "status")
 
     def __init__(
         self,
@@ -85,7 +87,8 @@ class Piece:
         place: LinePlace | None = None,
         ran: Ran | None = None,
     ) -> None:
-        self.key: list[str | int] = list(key)
+        # Of the key, as a run finds the piece by it.
+        self.parts: tuple[str | int, ...] = tuple(key)
         self.status: Status = status
         self.message = message
         self.last_words = last_words
@@ -94,18 +97,26 @@ class Piece:
         self._data: dict[str, Any] | None = None if place is not None else dict(data or {})
 
     @property
+    def key(self) -> list[str | int]:
+        """The key, as the file holds it."""
+        return list(self.parts)
+
+    @property
     def data(self) -> dict[str, Any]:
         """The raw observations."""
         if self._data is None:
             self._data = self.read()
         return self._data
 
-    def read(self) -> dict[str, Any]:
-        """Return the raw observations without keeping them: those of all streams of a corpus may not fit in memory."""
+    def read(self, descriptor: int | None = None) -> dict[str, Any]:
+        """Return the raw observations without keeping them: those of all streams of a corpus may not fit in memory.
+
+        Who reads many pieces has the file open, and says so.
+        """
         if self._data is not None:
             return self._data
         assert self._place is not None
-        return self._place.read()
+        return self._place.read(descriptor)
 
     @property
     def machine(self) -> str:
@@ -114,7 +125,7 @@ class Piece:
 
     def stored(self, place: LinePlace) -> Piece:
         """Return the piece as a file has it: a run of days must not fill the memory with its observations."""
-        return Piece(self.key, self.status, self.message, self.last_words, place=place, ran=self.ran)
+        return Piece(self.parts, self.status, self.message, self.last_words, place=place, ran=self.ran)
 
     @property
     def line(self) -> int | None:
@@ -144,6 +155,20 @@ class Piece:
     __hash__ = None  # type: ignore[assignment]
 
 
+def check_file(path: Path) -> None:
+    """Raise for what is no regular file: a pipe would be waited for, and a device read without end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StopwavError(f"cannot read the run file {path}: {reason}") from error
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+        raise StopwavError(
+            f"cannot read the run file {path}: it is {kinds.get(stat.S_IFMT(mode), 'a device')}; name a run file"
+        )
+
+
 def parse_envelope(path: Path, number: int, line: bytes, *, whole: bool) -> dict[str, Any]:
     """Return the fields of a line without the observations, which are most of it and come last."""
     end = -1 if whole else line.find(_DATA)
@@ -167,16 +192,14 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     return fields
 
 
-def parse_json(line: bytes) -> Any:
-    """Return the value of a line: by the reader that is three times as fast, or else by the one that takes more."""
-    try:
-        return from_json(line)
-    except ValueError:  # such as a lone surrogate, in a file name that is not UTF-8
-        return json.loads(line)
+def piece_at(place: LinePlace, fields: dict[str, Any], names: dict[str, str]) -> Piece:
+    """Return the piece of a line, from its fields without the observations.
 
-
-def piece_at(place: LinePlace, fields: dict[str, Any]) -> Piece:
-    """Return the piece of a line, from its fields without the observations."""
+    `names` holds the names in keys so far: an utterance is in the keys of many pieces, and its id once in memory.
+    """
+    if _is_as_written(fields) and "ran" not in fields:
+        key = tuple(names.setdefault(part, part) if isinstance(part, str) else part for part in fields["key"])
+        return Piece(key, fields["status"], fields.get("message", ""), fields.get("last_words", ""), place=place)
     try:
         line = _Line.model_validate(fields)
     except ValidationError as error:
@@ -184,6 +207,20 @@ def piece_at(place: LinePlace, fields: dict[str, Any]) -> Piece:
         field = ".".join(map(str, first["loc"]))
         raise _not_a_piece(place.path, place.number, f"{field}: {first['msg']}") from error
     return Piece(line.key, line.status, line.message, line.last_words, place=place, ran=line.ran)
+
+
+def _is_as_written(fields: dict[str, Any]) -> bool:
+    """Whether the fields are those of a piece beyond doubt: to validate them takes as long as to read them."""
+    key = fields.get("key")
+    texts = (fields.get("message", ""), fields.get("last_words", ""))
+    return (
+        fields.get("kind") == "piece"
+        and type(key) is list
+        and len(key) > 0
+        and all(type(part) is str or type(part) is int for part in key)
+        and fields.get("status") in _STATUSES
+        and all(type(text) is str for text in texts)
+    )
 
 
 def _not_a_piece(path: Path, number: int, reason: str) -> StopwavError:

@@ -11,11 +11,10 @@ read when they are asked for.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
@@ -26,13 +25,17 @@ from typing import IO, Any, Literal, NamedTuple
 from pydantic import BaseModel
 
 from stopwav.errors import Caution, Status, StopwavError
-from stopwav.piece import LinePlace, Piece, Ran, parse_envelope, parse_json, piece_at
+from stopwav.json_rows import nested_from_line, nested_to_line, to_line
+from stopwav.piece import LinePlace, Piece, Ran, check_file, parse_envelope, piece_at
 from stopwav.stats import Estimate
 
 # 2: the texts of a stream are stored as what changed, its chunks by column.
 FORMAT = 2
 # A header holds settings, the machine and what is said of the corpus; a longer first line is that of another file.
 LONGEST_HEADER_BYTES = 1_000_000_000
+# The list in a header that has an entry for each of a hundred thousand utterances, and what it is in.
+UTTERANCES = "utterances"
+ROWS = ("corpus", UTTERANCES)
 # Which pieces a complete run holds: since 1, all that its plan has, those of failures included. A run from before may
 # lack some, such as the memory piece of an engine whose process had died.
 PLAN_VERSION = 1
@@ -92,7 +95,7 @@ class Record:
         self.path = path
         self.header = header
         self.complete = complete
-        self._pieces: dict[tuple[str | int, ...], Piece] = {tuple(piece.key): piece for piece in pieces}
+        self._pieces: dict[tuple[str | int, ...], Piece] = {piece.parts: piece for piece in pieces}
         # Number of pieces that the file held when it was opened.
         self.previous_count = len(pieces)
         self._descriptor: int | None = None
@@ -105,6 +108,17 @@ class Record:
     def pieces(self) -> list[Piece]:
         """The finished pieces, in the order in which they were finished."""
         return list(self._pieces.values())
+
+    @contextmanager
+    def opened(self) -> Iterator[int | None]:
+        """Open the file to read many pieces; None where it is not there, and pieces are in memory."""
+        try:
+            file = self.path.open("rb", buffering=0)
+        except OSError:
+            yield None
+            return
+        with file:
+            yield file.fileno()
 
     def load(self) -> None:
         """Read the observations of all pieces, for a run whose file is about to go."""
@@ -139,7 +153,7 @@ class Record:
                 f"cannot create the run file {path} ({error.strerror}); choose another folder with --save"
             ) from error
         _lock(record._descriptor, path)
-        record._write(header.model_dump())
+        record._write(nested_to_line(header.model_dump(), *ROWS))
         return record
 
     @classmethod
@@ -174,16 +188,16 @@ class Record:
 
     def append(self, piece: Piece) -> None:
         """Add a finished piece; it is on disk when this returns."""
-        key = tuple(piece.key)
+        key = piece.parts
         if key in self._pieces:
             raise StopwavError(f"{self.path}: piece {key} exists already")
         piece.ran = piece.ran or self.ran()
-        self._pieces[key] = piece.stored(self._write(piece.to_json()))
+        self._pieces[key] = piece.stored(self._write(to_line(piece.to_json())))
 
     def finish(self) -> None:
         """Mark the run as complete."""
         if not self.complete:
-            self._write({"kind": "end", "finished": now()})
+            self._write(to_line({"kind": "end", "finished": now()}))
             self.complete = True
 
     def close(self) -> None:
@@ -220,13 +234,12 @@ class Record:
         """Return a chart of the run's page as an Altair chart, on light ground; a wrong name is an error with all."""
         return import_module(_SHOWN_BY).run_chart(self, name)
 
-    def _write(self, line: dict[str, Any]) -> LinePlace:
+    def _write(self, line: bytes) -> LinePlace:
         """Append a line, and return where it is once it is on disk."""
         if self._descriptor is None:
             raise StopwavError(f"{self.path}: this run was opened for reading only")
-        # ASCII only: a lone surrogate in an engine's output is escaped, not an encoding error.
-        data = (json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
-        start_bytes, length_bytes = os.lseek(self._descriptor, 0, os.SEEK_END), len(data) - 1
+        data = line + b"\n"
+        start_bytes, length_bytes = os.lseek(self._descriptor, 0, os.SEEK_END), len(line)
         try:
             if not (os.path.exists(self.path) and os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))):
                 raise StopwavError(
@@ -248,20 +261,6 @@ class Record:
 def now() -> str:
     """Return the current time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def check_file(path: Path) -> None:
-    """Raise for what is no regular file: a pipe would be waited for, and a device read without end."""
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StopwavError(f"cannot read the run file {path}: {reason}") from error
-    if not stat.S_ISREG(mode):
-        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        raise StopwavError(
-            f"cannot read the run file {path}: it is {kinds.get(stat.S_IFMT(mode), 'a device')}; name a run file"
-        )
 
 
 def read_header(path: Path) -> Header:
@@ -305,7 +304,8 @@ def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -
     the header.
     """
     pieces: dict[tuple[str | int, ...], Piece] = {}
-    end_line, number = None, 1
+    names: dict[str, str] = {}
+    end_line, number, absolute = None, 1, path.absolute()
     try:
         with path.open("rb") as file:
             line = _header_line(file)
@@ -320,10 +320,10 @@ def _parse(path: Path, *, whole: bool = False, limit_bytes: int = sys.maxsize) -
                 if (fields := parse_envelope(path, number, line, whole=whole)).get("kind") == "end":
                     end_line = number
                 else:
-                    piece = piece_at(LinePlace(path.absolute(), number, start_bytes, len(line) - 1), fields)
-                    if tuple(piece.key) in pieces:
+                    piece = piece_at(LinePlace(absolute, number, start_bytes, len(line) - 1), fields, names)
+                    if piece.parts in pieces:
                         raise StopwavError(f"{path}:{number}: piece {piece.key} exists already; remove that line")
-                    pieces[tuple(piece.key)] = piece
+                    pieces[piece.parts] = piece
                 start_bytes += len(line)
     except OSError as error:
         raise StopwavError(f"cannot read the run file {path}: {error.strerror}") from error
@@ -340,7 +340,7 @@ def _header_line(file: IO[bytes]) -> bytes:
 
 def _parse_header(path: Path, line: bytes) -> Header:
     try:
-        header = Header.model_validate(parse_json(line))
+        header = Header.model_validate(nested_from_line(line, *ROWS))
     except (ValueError, RecursionError) as error:
         raise StopwavError(f"{path}: not a stopwav run file: the first line is not a run header") from error
     if header.format > FORMAT:

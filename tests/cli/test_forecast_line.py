@@ -23,7 +23,7 @@ def compare_line(folder: Path, engine: str = "fake", **settings: Any) -> str:
 
 def test_the_time_of_a_grid_by_hand(tmp_path: Path) -> None:
     """At RTF 1: load 3 s, first call 1, warm-up 3, values 10 to 21, memory 1 are 23.5 s, 120 times."""
-    settings = {"engine": "fake", "durations": [1.0], "batch_sizes": [1], "rounds": 120, "save": tmp_path}
+    settings = {"engines": ["fake"], "durations": [1.0], "batch_sizes": [1], "rounds": 120, "save": tmp_path}
     line = forecast_line(grid.STUDY, settings) or ""
     assert line.startswith("stopwav: estimated 47 min (")
     assert "RTF 1 and 3 s of loading assumed for fake" in line

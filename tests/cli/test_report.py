@@ -75,7 +75,7 @@ def test_markdown_csv_and_trace_of_several_runs(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     done = stopwav("report", REAL, FAILURES, "--trace", trace)
     assert f"trace: {trace}" in done.stderr
-    assert "moonshine" in done.stdout
+    assert done.stdout == ""
     events = json.loads(trace.read_text())["traceEvents"]
     names = json.dumps([event for event in events if event["ph"] == "M"])
     assert "moonshine" in names

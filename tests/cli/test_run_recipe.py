@@ -78,7 +78,7 @@ def test_it_asks_for_the_same_grid_as_the_command_grid(recipe: Path, asked: list
     assert by_grid == {**defaults, **by_run}
     spec = find_study("grid").spec
     assert spec(**by_grid) == spec(**by_run)
-    assert by_run["engine"] == f"speechbrain:{recipe.parent / 'model'},type=VAD"
+    assert by_run["engines"] == [f"speechbrain:{recipe.parent / 'model'},type=VAD"]
 
 
 @pytest.mark.parametrize("verb", ["grid", "run"])

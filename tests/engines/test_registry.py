@@ -69,7 +69,7 @@ def test_an_engine_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     point = importlib.metadata.EntryPoint("theirs", "stopwav.engines.fake:Fake", "stopwav.engines")
     dist = importlib.metadata.distribution("numpy")
     vars(point).update(dist=dist)
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
+    monkeypatch.setattr("stopwav.engines.registry.entry_points", lambda group: (point,))
     assert "theirs" in [entry.name for entry in available()]
     assert make("theirs").info.name == "fake"
 

@@ -111,7 +111,7 @@ def every_block(text: str = "swift") -> Document:
                 (
                     modules_table(text),
                     Lines(f"List {text}", (f"first {text}", "second line")),
-                    Missing((f"no meter: {text}",), media=("terminal", "markdown", "page")),
+                    Missing((f"no meter: {text}",), media=("brief", "terminal", "markdown", "page")),
                     Section(f"Folded {text}", (Note(f"Within {text}"),), folded=True),
                 ),
             ),

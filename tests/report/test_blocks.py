@@ -134,12 +134,12 @@ def test_bars_end_where_their_share_does() -> None:
     assert all(len(bar(share / 100)) == 8 for share in range(101))
 
 
-def test_the_terminal_has_every_block_in_order_and_the_findings_last() -> None:
+def test_the_terminal_has_every_block_in_order_and_the_findings_first() -> None:
     text = printed(every_block(), 120)
     order = (
-        "Loud swift", "Engines swift", "a mark means swift", "List swift", "first swift", "–  no meter: swift",
-        "Within swift", "Quiet swift", "! busy-machine: load swift", "! stream-error: swift-a: lost swift",
-        "Finding swift",
+        "Finding swift", "Loud swift", "Engines swift", "a mark means swift", "List swift", "first swift",
+        "–  no meter: swift", "Within swift", "Quiet swift", "! busy-machine: load swift",
+        "! stream-error: swift-a: lost swift", "more: --all",
     )  # fmt: skip
     places = [text.index(part) for part in order]
     assert places == sorted(places)
@@ -147,6 +147,7 @@ def test_the_terminal_has_every_block_in_order_and_the_findings_last() -> None:
         assert absent not in text
     every = printed(every_block(), 120, every_metric=True)
     assert "load_time" in every
+    assert "more: --all" not in every
     assert "0.5" in every
 
 

@@ -79,7 +79,7 @@ def test_no_text_stops_a_frame(name: str, library: str, tmp_path: Path) -> None:
 
 def test_a_wrong_name_lists_the_right_ones() -> None:
     record = Record.read(REAL)
-    with pytest.raises(StopwavError, match="no result has the param 'duration': there are engine, corpus"):
+    with pytest.raises(StopwavError, match="no result has the param 'duration': there are engine, setting, corpus"):
         record.frame(["duration"])
     with pytest.raises(StopwavError, match="a data frame of 'dask': there are pandas, polars, pyarrow"):
         record.frame(library="dask")

@@ -15,7 +15,6 @@ from stored_runs import DATA, FAILURES, HOSTILE, REAL, changed
 
 from stopwav.record import Record
 from stopwav.report.text import plain
-from stopwav.speech.utterance import Utterance
 from stopwav.studies.recognised_text import Attempt, recognised_texts
 
 SPOKEN = "Rain is expected in the north tomorrow."
@@ -28,11 +27,11 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_equal_texts_are_one_and_others_are_counted() -> None:
-    one, two = Utterance("u1", Path("u1.wav"), "the cat sat"), Utterance("u0", Path("u0.wav"), None)
+    one, two = ("u1", "the cat sat"), ("u0", None)
     attempts = [
-        *(Attempt(one, text) for text in ("the cat", "a cat sat", "the cat")),
-        Attempt(two, "hello"),
-        Attempt(one, None, "timeout: too slow"),
+        *(Attempt(*one, text) for text in ("the cat", "a cat sat", "the cat")),
+        Attempt(*two, "hello"),
+        Attempt(*one, None, "timeout: too slow"),
     ]
     texts = recognised_texts("engine", attempts, untrained=False)
     assert [(text.utterance, text.text, text.times, text.attempts) for text in texts] == [
@@ -53,7 +52,7 @@ def test_equal_texts_are_one_and_others_are_counted() -> None:
 def test_they_are_printed_after_the_tables_only_when_asked_for() -> None:
     assert HEARD not in command("report", REAL).stdout
     text = " ".join(command("report", REAL, "--print-texts").stdout.split())
-    assert text.index("What it writes") < text.index("Recognised texts: pocketsphinx")
+    assert text.index("word error rate (WER)") < text.index("Recognised texts: pocketsphinx")
     assert f"08-rms reference {SPOKEN} recognised {HEARD} errors 2 of 7 words (2 substituted)" in text
     assert "Recognised texts: moonshine" in text
 

@@ -136,7 +136,7 @@ def test_tables_fit_whatever_the_engines_are_called_and_no_number_is_cut(called:
     for metric, unit in (("word_latency_p50", ""), ("rtf", ""), ("wer", ", %")):
         # A label and its numbers stand in one line, whole: once for each table.
         definition = definition_of(metric)
-        lines = [line for line in text.splitlines() if line.startswith(f"   {definition.title}{unit} ")]
+        lines = [line for line in text.splitlines() if line.startswith(f" {definition.title}{unit} ")]
         for result in results:
             number = format_value(result.metrics[metric], definition.scale, definition.decimals)
             assert number in " ".join(lines)

@@ -1,6 +1,7 @@
 """Traces of streams behind a protocol, small enough to be worked out on paper."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from stopwav.speech.latency import (
 from stopwav.speech.stored_trace import trace_from_json, trace_lists
 from stopwav.speech.utterance import Utterance, Word
 from stopwav.speech.waterfall import WATERFALL
-from stopwav.studies.stream_facts import stream_facts, text_facts
+from stopwav.studies.stream_facts import StreamFacts
+from stopwav.studies.stream_table_builder import StreamTableBuilder
+from stopwav.studies.utterance_table import UtteranceTable
 
 # "red fox" over 1 s of audio in chunks of 0.25 s, of which the second was sent 0.01 s late; a round trip takes 0.04 s.
 WORDS = (Word("red", 0.10, 0.30), Word("fox", 0.40, 0.70))
@@ -76,19 +79,20 @@ def test_a_queue_that_the_server_reports_is_taken_out_of_its_part() -> None:
 def test_first_partial_final_text_and_endpoint() -> None:
     stream = trace(endpoints_s=(0.5, 1.1, 1.2))
     number = first_word_text(shown_texts(stream.texts))
-    assert first_word_latency(stream.text_s.tolist(), WORDS, number) == (pytest.approx(0.50), pytest.approx(0.60))
+    shown_s = float(stream.text_s[number])
+    assert first_word_latency(shown_s, WORDS[0].start_s) == (pytest.approx(0.50), pytest.approx(0.60))
     # The first was at a pause inside the utterance.
-    assert endpoint_latency(stream.endpoints_s, WORDS) == pytest.approx(1.2 - 0.70)
-    assert endpoint_latency((0.5,), WORDS) is None
-    assert endpoint_latency((1.2,), ()) is None
-    lists = trace_lists(stream.to_json())
-    utterance = Utterance("u", Path("nowhere.wav"), "red fox", words=WORDS)
-    facts = stream_facts(lists, utterance, text_facts(lists, utterance))
+    assert endpoint_latency(stream.endpoints_s, WORDS[-1].end_s) == pytest.approx(1.2 - 0.70)
+    assert endpoint_latency((0.5,), WORDS[-1].end_s) is None
+    assert endpoint_latency((1.2,), None) is None
+    builder = StreamTableBuilder(UtteranceTable.of([Utterance("u", Path("nowhere.wav"), "red fox", words=WORDS)]))
+    builder.add(trace_lists(stream.to_json()), 0, 0)
+    facts = StreamFacts(*builder.table().facts[0].tolist())
     # The last text says the same as the one before it, and is the answer to the end of the audio.
     assert facts.final_latency == pytest.approx(1.40 - 0.70)
     assert facts.final_latency_from_end == pytest.approx(0.40)
     assert facts.endpoint_latency == pytest.approx(0.50)
-    assert facts.backlog_slope is None
+    assert math.isnan(facts.backlog_slope)
 
 
 def test_it_comes_back_from_a_file_as_it_was() -> None:

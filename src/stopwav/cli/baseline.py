@@ -10,19 +10,13 @@ import typer
 
 from stopwav.cli.diff import Force, Threshold, parse_threshold
 from stopwav.cli.gate import AllowIncomplete, FailOn, Markdown, Thresholds
-from stopwav.cli.options import Json
+from stopwav.cli.options import Json, verb_group
 from stopwav.studies.diff.baseline import DEFAULT_NAME, DEFAULT_STORE, compare_baseline, list_baselines, save_baselines
 from stopwav.studies.diff.gate import CONDITIONS, read_thresholds
 from stopwav.studies.run_choice import choose_run
 
-baseline = typer.Typer(
-    help="Keep runs to compare with, by machine, study and name, in a folder to commit or to cache. "
-    "Each verb takes --json.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+baseline = verb_group(
+    "Keep runs to compare with, by machine, study and name, in a folder to commit or to cache. Each verb takes --json."
 )
 
 Name = Annotated[str, typer.Option(help="Name of the baseline, such as a branch.")]
@@ -59,7 +53,7 @@ def list_(folder: Folder = DEFAULT_STORE, json: Json = False) -> None:
     """List the baselines by machine, study and name."""
     from stopwav.cli.output import print_json, show_document
     from stopwav.measure.machine import describe
-    from stopwav.studies.diff.document import baselines_document
+    from stopwav.studies.diff.gate_document import baselines_document
 
     baselines, here = list_baselines(folder), describe().fingerprint
     if json:
@@ -94,7 +88,7 @@ def compare(
         show_document,
         write_file,
     )
-    from stopwav.studies.diff.document import baseline_document
+    from stopwav.studies.diff.gate_document import baseline_document
 
     check_target(markdown)
     path = report_choice(choose_run(run))

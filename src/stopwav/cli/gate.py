@@ -104,7 +104,7 @@ def gate(
     """Is a run as good as its baseline, or as --require says? Exit code 3: beyond doubt it is not; 4: undecided."""
     from stopwav.cli.output import EXIT_VIOLATED, check_target, end_with
     from stopwav.studies.diff import gate as gates
-    from stopwav.studies.diff.document import gate_document
+    from stopwav.studies.diff.gate_document import gate_document
 
     check_target(markdown)
     settings = {
@@ -198,7 +198,7 @@ def _print_calibration(runs: list[str], force: bool, allow_incomplete: bool) -> 
 def _gate_alone(runs: list[str], require: list[str], allow_incomplete: bool, markdown: Path | None, json: bool) -> None:
     """Judge one run by conditions, and end with the code that says whether it meets them."""
     from stopwav.cli.output import end_with, report_choice
-    from stopwav.studies.diff.document import requirements_document
+    from stopwav.studies.diff.gate_document import requirements_document
     from stopwav.studies.diff.requirements import gate_conditions
     from stopwav.studies.run_choice import choose_run
 

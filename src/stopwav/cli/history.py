@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def history(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of run files.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of run files; `latest` is stopwav-runs.")],
     html: Annotated[
         Path | None, typer.Option(help="File to write the page to; default: history.html in the folder.")
     ] = None,
@@ -32,6 +32,7 @@ def history(
     from stopwav.report.level_shift import level_shifts
 
     check_target(html)
+    folder = _folder(folder)
     runs, skipped = _read(folder, extras=json)
     for _, message in skipped:
         print(f"stopwav: skipped {message}", file=sys.stderr)
@@ -66,6 +67,14 @@ def past_run(run: StudyRun, href: str = "") -> PastRun:
     comparable = run.study.comparable
     settings = {} if comparable is None else understood(run.record, lambda: comparable.settings(run.record))
     return PastRun(run.record, run.followed, key, definitions.explain, run.study.series, href, settings)
+
+
+def _folder(name: Path) -> Path:
+    """The folder of runs that a name stands for: `latest` for the one that runs are saved in."""
+    from stopwav.studies.run_choice import LATEST
+    from stopwav.studies.spec import DEFAULT_FOLDER
+
+    return DEFAULT_FOLDER if str(name) == LATEST and not name.exists() else name
 
 
 def _read(folder: Path, *, extras: bool) -> tuple[list[StudyRun], list[tuple[Path, str]]]:

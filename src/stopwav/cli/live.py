@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 # Twice a second: a bar redrawn more often would take time from what is being measured.
 REDRAWS_PER_S = 2
-# A table is computed between two measurements, and takes at most this share of the time.
+# A table is computed between two measurements, and takes at most this share of the time; so does looking whether each
+# of its results has a value.
 TABLE_SHARE = 0.03
 # Where nothing can be redrawn, a line says so often that the run is alive.
 HEARTBEAT_S = 30.0
@@ -50,6 +51,7 @@ class RunDisplay:
         self._table: RenderableType | None = None
         self._next_table_s = 0.0
         self._is_whole = False
+        self._next_look_s = 0.0
         self._last_line_s = self._begun_s
 
     def __call__(self, task: str, done: int, total: int) -> None:
@@ -77,8 +79,10 @@ class RunDisplay:
         """Show the table so far, unless it was only just drawn, what is next, and the time left."""
         self.record = record
         now_s = time.monotonic()
-        if not self._is_whole:
+        if not self._is_whole and now_s >= self._next_look_s:
             self._look_for_whole_table(record, now_s)
+            ended_s = time.monotonic()
+            self._next_look_s = ended_s + (ended_s - now_s) / TABLE_SHARE
         left = "" if left_s is None or left_s == float("inf") else f"{_clock(left_s)} left"
         following = f"next: {upcoming}" if upcoming else ""
         self._status = "; ".join(filter(None, (f"{_clock(now_s - self._begun_s)} elapsed", left, following)))
@@ -188,7 +192,7 @@ def _first_table(record: Record, console: Console) -> RenderableType:
     from stopwav.studies.study import StudyRun
 
     document = StudyRun(record).document(Detail())
-    table = next(block for block in shown(document.blocks, "terminal") if isinstance(block, Table))
+    table = next(block for block in shown(document.blocks, "brief") if isinstance(block, Table))
     drawn = StringIO()
     print_document(Document("", (table,)), RichConsole(file=drawn, width=console.width))
     lines = drawn.getvalue().rstrip("\n").split("\n")

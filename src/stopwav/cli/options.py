@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how their lists of numbers are read."""
+"""Options that several verbs share, how their lists of numbers are read, and verbs that have verbs of their own."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ Labels = Annotated[
     str | None,
     typer.Option(metavar="PATTERN", help="Print only the rows of a step whose label matches, such as rnnt."),
 ]
+
+
+def verb_group(purpose: str) -> typer.Typer:
+    """Return a verb that has verbs of its own; its help looks like that of all others."""
+    return typer.Typer(
+        help=purpose,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
 
 def read_numbers(option: str, text: str, kind: Callable[[str], Number], example: str) -> list[Number]:

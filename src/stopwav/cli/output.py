@@ -129,11 +129,11 @@ def print_json(fields: Mapping[str, Any], indent: int | None = None) -> None:
     print(json.dumps({"stopwav": __version__, **fields}, indent=indent))
 
 
-def show_document(document: Document) -> None:
+def show_document(document: Document, *, every_metric: bool = True) -> None:
     """Print a document to the terminal."""
     from stopwav.report.terminal import print_document
 
-    print_document(document, _console())
+    print_document(document, _console(), every_metric=every_metric)
 
 
 def _console() -> Console:

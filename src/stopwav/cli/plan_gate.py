@@ -70,7 +70,7 @@ def _codes(outcome: PlanOutcome) -> list[int]:
 
 
 def _documents(outcome: PlanOutcome) -> list[Document]:
-    from stopwav.studies.diff.document import gate_document, requirements_document
+    from stopwav.studies.diff.gate_document import gate_document, requirements_document
 
     documents = [] if outcome.requirements is None else [requirements_document(outcome.requirements)]
     return documents if outcome.race is None else [*documents, gate_document(outcome.race)]

@@ -85,7 +85,7 @@ def report(
         output.print_text(_csv_texts(shown) if print_texts else _csv(shown))
     elif markdown:
         output.print_text(_markdown(shown, images, detail))
-    else:
+    elif json or not (page or trace or charts or targets):  # what was asked for is written already
         output.print_runs(shown, as_json=json, detail=detail)
     if page is not None and open_page:
         _open(page)

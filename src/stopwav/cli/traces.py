@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stopwav.cli.options import Json
+from stopwav.cli.options import Json, verb_group
 
 if TYPE_CHECKING:
     from stopwav.profiling.analysis import TraceAnalysis
     from stopwav.profiling.trace_diff import TraceDiff
     from stopwav.report.document import Document
 
-traces = typer.Typer(
-    help="Analyse, compare or merge traces in Chrome's format: torch.profiler's, stopwav's, others'. "
-    "Each verb takes --json.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+traces = verb_group(
+    "Analyse, compare or merge traces in Chrome's format: torch.profiler's, stopwav's, others'. Each verb takes --json."
 )
 
 Sort = Annotated[str, typer.Option(metavar="ORDER", help="Order of the rows: `own`, `total`, `calls` or `name`.")]

@@ -15,8 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
+from stopwav.engines.label import check_label, read_label
 from stopwav.engines.protocol import AudioProcessor, DescriptionError, Engine, EngineInfo, Knob, StreamingEngine
 from stopwav.errors import StopwavError, suggestion
+from stopwav.plugins import entry_points
 
 ENTRY_POINTS = "stopwav.engines"
 # Built-in engines of these packages import PyTorch with their module; the others import their toolkit when they load.
@@ -108,7 +110,7 @@ BUILT_IN = (
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The parts of an engine's name as the user wrote it."""
+    """The parts of an engine's name as the user wrote it, apart from its label."""
 
     text: str
     name: str
@@ -117,8 +119,9 @@ class EngineSpec:
 
 
 def parse_spec(text: str) -> EngineSpec:
-    """Parse `NAME[:SOURCE][,key=value…]`."""
-    head, *pairs = text.split(",")
+    """Parse `[LABEL=]NAME[:SOURCE][,key=value…]`."""
+    check_label(text)
+    head, *pairs = read_label(text).setting.split(",")
     name, _, source = head.partition(":")
     if not name:
         raise StopwavError(f"engine {text!r} has no name; write NAME[:SOURCE][,key=value…], such as pocketsphinx")
@@ -141,7 +144,7 @@ def available() -> list[EngineEntry]:
             f"pip install {point.dist.name}" if point.dist else "",
             f"from package {point.dist.name}" if point.dist else "",
         )
-        for point in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        for point in entry_points(ENTRY_POINTS)
     ]
     return [*BUILT_IN, *external]
 
@@ -275,8 +278,8 @@ def list_knobs(text: str) -> list[Knob]:
 
 
 def with_knob(text: str, knob: Knob) -> str:
-    """Return the spec with the knob's options in place of its own; new options are added at the end."""
-    head, *pairs = text.split(",")
+    """Return the spec with the knob's options in place of its own, and without its label; new ones come last."""
+    head, *pairs = read_label(text).setting.split(",")
     options = dict(pair.split("=", 1) for pair in [*pairs, *knob.text.split(",")])
     return ",".join([head, *(f"{key}={value}" for key, value in options.items())])
 
@@ -327,6 +330,6 @@ def _parse_value(text: str) -> Any:
     """Return the value of an option: a number or boolean if it is one in JSON, otherwise the text itself."""
     try:
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (int, float, bool)) else text

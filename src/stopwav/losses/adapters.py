@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stopwav.errors import StopwavError
 from stopwav.losses.implementation import BatchLoss, LogitLoss
 from stopwav.losses.joiner_batch import JoinerBatch
 
@@ -53,6 +54,8 @@ def k2() -> LogitLoss:
 
 def k2_pruned(range: int = 5) -> BatchLoss:
     """k2's simple and pruned loss, or fast_rnnt's; `range` symbols are kept in each frame."""
+    if not isinstance(range, int) or range < 2:
+        raise StopwavError(f"k2-pruned,range={range}: give a whole number from 2; recipes use 5")
     from stopwav.losses.k2_loss import K2PrunedLoss
 
     return K2PrunedLoss(range)
@@ -132,14 +135,18 @@ def nemo() -> LogitLoss:
 
 
 def speechbrain() -> LogitLoss:
-    """SpeechBrain's loss in Numba, from log-probabilities."""
+    """SpeechBrain's loss in Numba, from log-probabilities.
+
+    Its value is divided by the number of frames and its gradient is not: the value is multiplied by them here.
+    """
     try:
         from speechbrain.integrations.numba.transducer_loss import Transducer
     except ImportError:  # its place up to version 1.0
         from speechbrain.nnet.loss.transducer_loss import Transducer
 
     def loss(logits: Any, targets: Any, frame_lengths: Any, target_lengths: Any, blank: int) -> Any:
-        return Transducer.apply(logits, targets, frame_lengths, target_lengths, blank, "none")
+        losses = Transducer.apply(logits, targets, frame_lengths, target_lengths, blank, "none")
+        return losses + (losses * (frame_lengths - 1)).detach()
 
     return loss
 

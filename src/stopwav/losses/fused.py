@@ -99,18 +99,20 @@ class _FusedLoss(torch.autograd.Function):
     def backward(ctx: Any, grad_losses: Tensor) -> tuple[Tensor | None, ...]:
         encodings, predictions, weight, bias, *saved = ctx.saved_tensors
         inputs = Inputs(encodings, predictions, weight, bias)
-        # Half precision ends at 65504, and a scaled loss has gradients as large: divided by the largest, they always
-        # fit.
-        largest = grad_losses.abs().max().clamp(min=torch.finfo(grad_losses.dtype).tiny)
+        largest = None
+        if ctx.arguments.arithmetic.dtype == torch.float16:
+            # It ends at 65504, and a scaled loss has gradients as large: divided by the largest, they always fit.
+            largest = grad_losses.abs().max().clamp(min=torch.finfo(grad_losses.dtype).tiny)
+            grad_losses = grad_losses / largest
         with ctx.arguments.arithmetic.products(), torch.cuda.device_of(encodings):
-            grads = ctx.backend.gradients(inputs, ctx.arguments, tuple(saved), grad_losses / largest)
+            grads = ctx.backend.gradients(inputs, ctx.arguments, tuple(saved), grad_losses)
         pairs = (
             (grads.encodings, encodings),
             (grads.predictions, predictions),
             (grads.weight, weight),
             (grads.bias, bias),
         )
-        return (*(grad.mul_(largest).to(tensor.dtype) for grad, tensor in pairs), None, None)
+        return (*((grad if largest is None else grad * largest).to(tensor.dtype) for grad, tensor in pairs), None, None)
 
 
 def _check_tensors(

@@ -33,8 +33,11 @@ class Needs:
     in_place_gradients: bool = False
     # How paths are left out of the sum; empty for an exact loss.
     pruned: str = ""
-    # The most padded logits it supports, where its offsets have too few bits: with more it may be wrong.
+    # The most logits it supports, padded or packed as it holds them, where its offsets have too few bits: with more it
+    # dies, or is wrong without an error.
     max_logits: int | None = None
+    # What the adapter puts right in what the package returns.
+    corrected: str = ""
 
     def description(self) -> str:
         """The needs in one line."""
@@ -51,7 +54,19 @@ class Needs:
             parts.append(f"{self.devices[0]} only")
         if self.max_logits is not None:
             parts.append(f"at most {self.max_logits:,} logits")
+        if self.corrected:
+            parts.append(self.corrected)
         return ", ".join(parts)
+
+    def logit_count(self, batch: JoinerBatch) -> int:
+        """The logits that it holds for a batch; 0 where it computes the joiner itself."""
+        if self.logits == "joiner":
+            return 0
+        if self.logits == "packed":
+            cells = sum(frames * (tokens + 1) for frames, tokens in zip(batch.frames, batch.tokens, strict=True))
+        else:
+            cells = batch.encoder.shape[:2].numel() * batch.decoder.shape[1]
+        return cells * len(batch.weight)
 
 
 @dataclass(frozen=True)
@@ -71,8 +86,7 @@ class Implementation:
         function: Callable[..., Any] = self.function
         if self.needs.logits == "joiner":
             return function(batch)
-        if self.needs.logits == "padded":
-            self._check_logit_count(batch)
+        self._check_logit_count(batch)
         logits = padded_logits(batch) if self.needs.logits == "padded" else packed_logits(batch)
         if str(logits.dtype).removeprefix("torch.") not in self.needs.dtypes:
             logits = logits.float()
@@ -81,11 +95,10 @@ class Implementation:
         return function(logits, batch.targets, batch.frame_lengths, batch.target_lengths, batch.blank)
 
     def _check_logit_count(self, batch: JoinerBatch) -> None:
-        """Refuse a batch with more padded logits than the implementation supports, before they are computed."""
-        limit = self.needs.max_logits
-        count = batch.encoder.shape[:2].numel() * batch.decoder.shape[1] * len(batch.weight)
+        """Refuse a batch with more logits than the implementation supports, before they are computed."""
+        limit, count = self.needs.max_logits, self.needs.logit_count(batch)
         if limit is not None and count > limit:
             raise StopwavError(
-                f"{self.name} supports at most {limit:,} logits and would be wrong, without an error, on a batch with "
-                f"{count:,}: use smaller batches or a smaller vocabulary"
+                f"{self.name} supports at most {limit:,} logits and would die, or be wrong without an error, on a "
+                f"batch with {count:,}: use smaller batches or a smaller vocabulary"
             )

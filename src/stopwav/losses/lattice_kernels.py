@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
 from stopwav.losses.lengths import Lengths
 from stopwav.losses.recursion import Posteriors, Topology
 
@@ -218,15 +219,10 @@ def sum_paths(
     """The sums over paths from the start to each cell and from there to the end, and each utterance's log p."""
     alpha, beta = (torch.empty_like(blank, dtype=torch.float64) for _ in range(2))
     totals = alpha.new_empty(len(lengths.frames))
-    block = triton.next_power_of_2(positions)
-    sum_paths_kernel[(len(totals), 2)](
-        *(blank, label, alpha, beta, totals, starts, rows, lengths.frames, lengths.labels),
-        ONE_SYMBOL=topology == "one-symbol-per-frame",
-        SCORE_DTYPE=triton_type(blank.dtype),
-        POSITIONS=block,
-        # One position per thread, up to the 8 warps that still communicate quickly.
-        num_warps=min(8, max(1, block // 32)),
-    )
+    block = next_power_of_2(positions)
+    # One position per thread, up to the 8 warps that still communicate quickly.
+    launch = Launcher(sum_paths_kernel, {**_options(blank, topology), "POSITIONS": block}, min(8, max(1, block // 32)))
+    launch((len(totals), 2), *(blank, label, alpha, beta, totals, starts, rows, lengths.frames, lengths.labels))
     return alpha, beta, totals
 
 
@@ -243,19 +239,26 @@ def weighted_posteriors(
     lengths: Lengths,
     topology: Topology,
     max_cells: int,
+    packed: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The weighted posteriors of each cell's blank and label, zero outside of an utterance of at most `max_cells`."""
-    to_blank, to_label = torch.zeros_like(blank), torch.zeros_like(label)
-    block = min(BLOCK, triton.next_power_of_2(max_cells))
+    """The weighted posteriors of each cell's blank and label; an utterance has at most `max_cells`.
+
+    They are zero outside of utterances; `packed` says that there is no such cell.
+    """
+    to_blank, to_label = (torch.empty_like(blank) if packed else torch.zeros_like(blank) for _ in range(2))
+    block = min(BLOCK, next_power_of_2(max_cells))
     # Utterances second: CUDA allows 65,535 there, and an utterance of an hour has more blocks than that.
-    posteriors_kernel[(triton.cdiv(max_cells, block), len(totals))](
+    launch = Launcher(posteriors_kernel, {**_options(blank, topology), "BLOCK": block})
+    launch(
+        (blocks_of(max_cells, block), len(totals)),
         *(blank, label, alpha, beta, totals, blank_weights, label_weights, to_blank, to_label),
         *(starts, rows, lengths.frames, lengths.labels),
-        ONE_SYMBOL=topology == "one-symbol-per-frame",
-        SCORE_DTYPE=triton_type(blank.dtype),
-        BLOCK=block,
     )
     return to_blank, to_label
+
+
+def _options(scores: Tensor, topology: Topology) -> dict[str, object]:
+    return {"ONE_SYMBOL": topology == "one-symbol-per-frame", "SCORE_DTYPE": triton_type(scores.dtype)}
 
 
 def triton_type(dtype: torch.dtype) -> object:

@@ -60,11 +60,21 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add a matrix product to a total, which may have a wider type than the factors."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
-    elif left.is_cuda and hasattr(torch.ops.aten.mm, "dtype"):
+    elif left.is_cuda and hasattr(torch.ops.aten.addmm, "dtype_out"):
         # The product is summed in float32 either way; this keeps the result from being rounded to the inputs' type.
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+    elif left.is_cuda and hasattr(torch.ops.aten.mm, "dtype"):
         total.add_(torch.mm(left, right, out_dtype=total.dtype))
     else:
         total.add_(left @ right)
+
+
+def tf32_allowed() -> bool:
+    """Whether PyTorch may round float32 factors to TF32, by the newer name of the setting where it says so."""
+    newer = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if newer in ("tf32", "ieee"):
+        return bool(newer == "tf32")
+    return torch.get_float32_matmul_precision() != "highest"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +37,8 @@ class ListedLoss:
     install: str
     needs: Needs
     summary: str
+    # Needs that releases before a version had.
+    earlier_needs: tuple[tuple[int, int], Needs] | None = None
 
     @property
     def version(self) -> str | None:
@@ -47,19 +50,32 @@ class ListedLoss:
                 continue
         return None
 
+    @property
+    def installed_needs(self) -> Needs:
+        """The needs of the version that is installed; those of the newest where none is."""
+        if self.version is None or self.earlier_needs is None:
+            return self.needs
+        before, earlier = self.earlier_needs
+        numbers = re.findall(r"\d+", self.version.rpartition(" ")[2])
+        return earlier if tuple(map(int, numbers[:2])) < before else self.needs
+
 
 class MissingLoss(StopwavError):
     """A loss whose package is not installed."""
 
 
+# Offsets of 32 bits (github.com/pytorch/audio/issues/4215). With more logits, on an H200, torchaudio returns a wrong
+# loss and optimized-transducer gradients off by a factor of thousands, both without an error; warp-rnnt and
+# warp-transducer die of an illegal access.
+_MAX_LOGITS = 2**31
 _INT32 = Needs(integers="int32", in_place_gradients=True)
 _CUDA = replace(_INT32, log_softmax="outside", devices=("cuda",), dtypes=("float32",))
 _ANY_DTYPE = Needs(dtypes=("float32", "float64", "bfloat16", "float16"))
 _TORCH = "pip install 'stopwav[torch]'"
-# warp-transducer and the packages of k2's authors have to be compiled against the installed PyTorch.
-_FROM_SOURCE = "build it against your PyTorch, as its README says"
-_K2 = f"pip install k2, or fast_rnnt ({_FROM_SOURCE})"
-_WARP_RNNT = "pip install warp_rnnt (needs nvcc)"
+# These have to be compiled against the installed PyTorch.
+_SCRIPT = "scripts/build_loss_peers.sh of stopwav's repository"
+_K2 = f"pip install k2, or fast_rnnt by {_SCRIPT}"
+_WARP_RNNT = f"{_SCRIPT} compiles warp_rnnt"
 
 BUILT_IN = (
     ListedLoss(
@@ -84,8 +100,7 @@ BUILT_IN = (
         adapters.torchaudio,
         ("torchaudio",),
         "pip install torchaudio",
-        # Offsets of 32 bits: github.com/pytorch/audio/issues/4215.
-        replace(_INT32, dtypes=("float32", "float16"), max_logits=2**31),
+        replace(_INT32, dtypes=("float32", "float16"), max_logits=_MAX_LOGITS),
         "torchaudio.functional.rnnt_loss",
     ),
     ListedLoss("k2", adapters.k2, ("k2", "fast_rnnt"), _K2, Needs(), "k2.rnnt_loss, or fast_rnnt's"),
@@ -101,19 +116,26 @@ BUILT_IN = (
         "optimized-transducer",
         adapters.optimized_transducer,
         ("optimized_transducer",),
-        f"pip install optimized_transducer ({_FROM_SOURCE})",
-        replace(_INT32, logits="packed", dtypes=("float32",)),
+        f"{_SCRIPT} compiles optimized_transducer",
+        replace(_INT32, logits="packed", dtypes=("float32",), max_logits=_MAX_LOGITS),
         "optimized_transducer.transducer_loss",
     ),
     ListedLoss(
         "warp-transducer",
         adapters.warp_transducer,
         ("warprnnt_pytorch",),
-        f"github.com/HawkAaron/warp-transducer: {_FROM_SOURCE}",
-        replace(_INT32, dtypes=("float32",)),
+        "github.com/HawkAaron/warp-transducer: build it against your PyTorch, as its README says",
+        replace(_INT32, dtypes=("float32",), max_logits=_MAX_LOGITS),
         "warprnnt_pytorch.rnnt_loss",
     ),
-    ListedLoss("warp-rnnt", adapters.warp_rnnt, ("warp_rnnt",), _WARP_RNNT, _CUDA, "warp_rnnt.rnnt_loss"),
+    ListedLoss(
+        "warp-rnnt",
+        adapters.warp_rnnt,
+        ("warp_rnnt",),
+        _WARP_RNNT,
+        replace(_CUDA, max_logits=_MAX_LOGITS),
+        "warp_rnnt.rnnt_loss",
+    ),
     ListedLoss(
         "warp-rnnt-gather", adapters.warp_rnnt_gather, ("warp_rnnt",), _WARP_RNNT, _CUDA, "the same with gather=True"
     ),
@@ -122,7 +144,8 @@ BUILT_IN = (
         adapters.warp_rnnt_compact,
         ("warp_rnnt",),
         _WARP_RNNT,
-        replace(_CUDA, logits="packed"),
+        # Its offsets are unsigned.
+        replace(_CUDA, logits="packed", max_logits=2 * _MAX_LOGITS),
         "the same with compact=True",
     ),
     ListedLoss(
@@ -138,7 +161,7 @@ BUILT_IN = (
         adapters.speechbrain,
         ("speechbrain",),
         "pip install speechbrain numba",
-        _CUDA,
+        replace(_CUDA, corrected="value multiplied by the frames it was divided by"),
         "SpeechBrain's Transducer in Numba",
     ),
     ListedLoss(
@@ -146,8 +169,9 @@ BUILT_IN = (
         adapters.nemo,
         ("nemo_toolkit",),
         "pip install 'nemo_toolkit[asr]'",
-        replace(_INT32, dtypes=("float32",)),
+        replace(_INT32, integers="int64", dtypes=("float32",)),
         "NeMo's RNNTLossNumba",
+        earlier_needs=((1, 17), replace(_INT32, dtypes=("float32",))),
     ),
 )
 
@@ -160,8 +184,16 @@ def split_name(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
             raise StopwavError(f"loss {text!r}: {pair!r} is not key=value")
-        options[key] = int(value) if value.lstrip("-").isdigit() else value
+        options[key] = _parse_value(value)
     return name, options
+
+
+def _parse_value(text: str) -> int | str:
+    """The value of an option: a whole number if it is one, otherwise the text itself."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def find_loss(text: str) -> Implementation:
@@ -178,17 +210,18 @@ def find_loss(text: str) -> Implementation:
     except ImportError as error:
         raise MissingLoss(f"loss {name!r} does not import ({error}): {listed.install}") from error
     pruned, unpruned = (getattr(function, part, None) for part in ("pruned", "unpruned"))
-    return Implementation(text, listed.version, listed.needs, function, pruned, unpruned)
+    return Implementation(text, listed.version, listed.installed_needs, function, pruned, unpruned)
 
 
 def check_name(text: str) -> str:
     """Return which package the loss is missing and how to install it, or ""; raise an error if no loss has the name."""
-    name, _ = split_name(text)
+    name, options = split_name(text)
     if ".py:" in name:
         # Not imported here: a user's file that breaks its process has to be a result.
         _own_file(text, name)
         return ""
     listed = _find_listed(name)
+    _check_options(text, listed, options)
     return "" if listed.version else f"needs {' or '.join(listed.packages)}: {listed.install}"
 
 

@@ -1,4 +1,4 @@
-"""The fused loss on a GPU: real cells packed, logits chunk by chunk, Triton kernels around PyTorch's matrix products.
+"""The fused loss on a GPU: real cells packed, chunk by chunk, by Triton kernels and PyTorch's matrix products.
 
 Nothing here waits for the device. With lengths on the host, the number of cells is known; with lengths on the device it
 is bounded by the padded sizes, the kernels skip cells that are not real, and matrix products compute zeros there.
@@ -6,48 +6,39 @@ is bounded by the padded sizes, the kernels skip cells that are not real, and ma
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
 import torch
-import triton
 from torch import Tensor
 from torch.nn import functional
 
 from stopwav.errors import StopwavError
 from stopwav.losses import cell_kernels as cells
+from stopwav.losses import product_kernels as products
+from stopwav.losses import sum_kernels as sums
 from stopwav.losses.backend import Arguments, Inputs
+from stopwav.losses.kernel_launch import Launcher, blocks_of, next_power_of_2
 from stopwav.losses.lattice_kernels import sum_paths, triton_type, weighted_posteriors
-from stopwav.losses.lengths import Lengths
+from stopwav.losses.packing import FRAMES, PLACES, Packing, most_parts, pack
 from stopwav.losses.precision import add_product
+from stopwav.losses.product_tiles import Tile, choose_tiles
 
-# For the activations and logits of one chunk. At batch 30 of LibriSpeech in bf16 that is a fifth of the cells: enough
-# to fill the device, and few enough that the whole loss stays below 400 MB.
-WORKSPACE_BYTES = 256_000_000
-# Rows of a matrix are padded to multiples of 16 values: fast matrix products need rows that begin at multiples of 16
-# bytes, and Triton then loads 16 bytes at once.
-ROW_VALUES = 16
-# Values that a program holds at a time: 32 in each of 128 threads.
-TILE = 4096
-# Columns of a block at most; wider rows take several programs or iterations.
+# For the activations of one chunk, the gradients of its logits, and partial sums. At batch 30 of LibriSpeech in bf16
+# that is a fifth of the cells: enough to fill the device, and few enough that the whole loss stays below 400 MB.
+WORKSPACE_BYTES = 320_000_000
+# Values of the activations that a program holds at a time: 32 in each of 128 threads.
+VALUES = 4096
+# Columns of a block at most; wider rows take several programs.
 MAX_COLUMNS = 1024
-# Programs per multiprocessor that share the rows of a chunk: enough to hide the latency of memory.
-PROGRAMS_PER_PROCESSOR = 8
-# Before version 3.3, Triton launches a compiled kernel without its constants.
-CAN_RELAUNCH = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
-
-
-@dataclass(frozen=True)
-class _Packing:
-    """The layout of the real cells; `cells` is their number, or its upper bound."""
-
-    starts: Tensor
-    widths: Tensor
-    encoding_rows: Tensor
-    prediction_rows: Tensor
-    cells: int
+# Columns of a tile that a warp adds up: more would not fit its registers.
+SUM_COLUMNS = 64
+# Programs per multiprocessor that share the tiles of a chunk at most: with one for each tile none waits for another.
+SUM_PROGRAMS_PER_PROCESSOR = 256
 
 
 def check_device(device: torch.device) -> None:
@@ -58,65 +49,69 @@ def check_device(device: torch.device) -> None:
 
 def losses(inputs: Inputs, arguments: Arguments) -> tuple[Tensor, tuple[Tensor, ...]]:
     """-log p of every utterance, and the saved numbers of each real cell."""
-    joiner = _Joiner(inputs, arguments, _packing(arguments.lengths, inputs))
+    joiner = _Joiner(inputs, arguments, pack(arguments.lengths, inputs))
     scores = joiner.scores()
-    sums = sum_paths(*scores[2:], *joiner.rows(), arguments.lengths, "standard", joiner.positions)
-    packing = joiner.packing
-    return -sums[2].to(arguments.arithmetic.sum_dtype), (
-        *(*scores, *sums),
-        *(packing.starts, packing.widths, packing.encoding_rows, packing.prediction_rows),
-    )
+    paths = sum_paths(*scores[2:], *joiner.rows(), arguments.lengths, "standard", joiner.positions)
+    return -paths[2].to(arguments.arithmetic.sum_dtype), (*scores, *paths, joiner.weight, *joiner.packing.tensors)
 
 
 def gradients(inputs: Inputs, arguments: Arguments, saved: tuple[Tensor, ...], grad_losses: Tensor) -> Inputs:
     """The gradient of each input, in the type of the sums."""
-    peaks, spreads, blank, label, alpha, beta, totals, starts, widths, encoding_rows, prediction_rows = saved
-    joiner = _Joiner(inputs, arguments, _Packing(starts, widths, encoding_rows, prediction_rows, len(encoding_rows)))
+    peaks, spreads, blank, label, alpha, beta, totals, weight, *packed = saved
+    joiner = _Joiner(inputs, arguments, Packing(*packed), weight)
     weights = -grad_losses.to(peaks.dtype)
     arcs = weighted_posteriors(
         *(blank, label, alpha, beta, totals),
-        *(weights, weights * (1 + arguments.fastemit_lambda)),
+        *(weights, weights * (1 + arguments.fastemit_lambda) if arguments.fastemit_lambda else weights),
         *joiner.rows(),
         arguments.lengths,
         "standard",
         inputs.encodings.shape[1] * joiner.positions,
+        packed=arguments.lengths.on_host is not None,
     )
     return joiner.gradients(peaks, spreads, *arcs)
 
 
-class _Launcher:
-    """A kernel that is launched chunk by chunk on the same tensors.
+@dataclass(frozen=True)
+class _Workspace:
+    """The buffers of one chunk of the backward pass."""
 
-    Most of the host's time in a launch goes into finding the compiled variant for the arguments, which is the same for
-    all chunks: it is found once. `options` are the kernel's last parameters, in their order.
-    """
+    hidden: Tensor
+    grads: Tensor
+    encoding_sums: Tensor
+    prediction_sums: Tensor
+    tiles: int
 
-    def __init__(self, kernel: Any, **options: object) -> None:
-        self._kernel, self._options = kernel, options
-        self._compiled: Any = None
 
-    def __call__(self, grid: tuple[int, int], *values: object) -> None:
-        if self._compiled is None:
-            compiled = self._kernel[grid](*values, **self._options)
-            # An interpreted kernel is not compiled, and stays None.
-            self._compiled = compiled if CAN_RELAUNCH else None
-        else:
-            self._compiled[(*grid, 1)](*values, *self._options.values())
+_Buffers = TypeVar("_Buffers")
 
 
 class _Joiner:
     """The joiner of a batch over packed cells."""
 
-    def __init__(self, inputs: Inputs, arguments: Arguments, packing: _Packing) -> None:
+    def __init__(self, inputs: Inputs, arguments: Arguments, packing: Packing, weight: Tensor | None = None) -> None:
         self._arguments, self.packing = arguments, packing
         self._encodings, self._predictions = inputs.encodings.contiguous(), inputs.predictions.contiguous()
         self._bias = inputs.bias.contiguous()
         self._batch, self._frames, self._width = inputs.encodings.shape
         self.positions = inputs.predictions.shape[1]
         self._symbols = len(inputs.weight)
-        padding = (0, -self._width % ROW_VALUES, 0, -self._symbols % ROW_VALUES)
-        self._weight = functional.pad(inputs.weight.to(arguments.arithmetic.dtype), padding)
-        self._sum_dtype = triton_type(arguments.arithmetic.sum_dtype)
+        self._sum_dtype = arguments.arithmetic.sum_dtype
+        self._tiles = choose_tiles(arguments.arithmetic, self._symbols, inputs.weight.device)
+        # Padded, so that no load in a product needs a mask: width and vocabulary as depths, and the rows of the weight.
+        depth = self._tiles.depth
+        self._deep_width, self._deep_symbols = _up(self._width, depth), _up(self._symbols, depth)
+        self._given_weight, self._padded_weight = inputs.weight, weight
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The weight in the type of the products, with rows and columns of zeros."""
+        if self._padded_weight is not None:
+            return self._padded_weight
+        shape = _up(self._deep_symbols, self._tiles.columns), self._deep_width
+        padded = self._given_weight.new_zeros(shape, dtype=self._arguments.arithmetic.dtype)
+        padded[: self._symbols, : self._width] = self._given_weight
+        return padded
 
     def rows(self) -> tuple[Tensor, Tensor]:
         """The first cell of each utterance, and the length of its rows."""
@@ -124,147 +119,208 @@ class _Joiner:
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Peak, spread, blank score and label score of every real cell."""
-        sum_dtype = self._arguments.arithmetic.sum_dtype
-        scores = [self._encodings.new_zeros(self.packing.cells, dtype=sum_dtype) for _ in range(4)]
-        rows, columns = _tile(self._symbols)
-        fill = self._fill_launcher()
-        score = _Launcher(cells.score_cells, SUM_DTYPE=self._sum_dtype, ROWS=rows, COLUMNS=columns)
-        for hidden, logits, first, size in self._chunks():
+        # Where only the device knows which cells are real, the scores of others are zero.
+        new = torch.empty if self._arguments.lengths.on_host is not None else torch.zeros
+        peaks, spreads, blank, label = (
+            new(self.packing.cells, dtype=self._sum_dtype, device=self._encodings.device) for _ in range(4)
+        )
+        fill, tile = self._fill_launcher(), self._tiles.scores
+        score = self._product_launcher(
+            products.score_cells, tile, V=self._symbols, DP=self._deep_width, BLANK=self._arguments.blank
+        )
+        step, hidden = self._allocated(self._deep_width * self._arguments.arithmetic.dtype.itemsize, self._new_hidden)
+        for first, size in self._chunks(step):
+            # Before anything else: the device has work while the host prepares the rest.
             fill(hidden, first, size)
-            torch.mm(hidden, self._weight.T, out=logits)
             score(
-                (triton.cdiv(size, rows), 1),
-                *(logits, self._bias, self._arguments.targets, *self._maps()),
-                *scores,
-                *(first, size, *self._sizes(), self._arguments.blank),
+                (blocks_of(size, tile.rows), 1),
+                *(hidden, *self._factors, self._bias, self._arguments.targets, *self._maps()),
+                *(peaks, spreads, blank, label, first, size, self._frames, self.positions),
             )
-        peaks, spreads, blank, label = scores
         return peaks, spreads, blank, label
 
     def gradients(self, peaks: Tensor, spreads: Tensor, to_blank: Tensor, to_label: Tensor) -> Inputs:
         """The gradient of each input, from those of each cell's blank and label scores."""
-        sum_dtype = self._arguments.arithmetic.sum_dtype
-        to_encodings = torch.zeros_like(self._encodings, dtype=sum_dtype)
-        to_predictions = torch.zeros_like(self._predictions, dtype=sum_dtype)
-        to_weight = torch.zeros_like(self._weight, dtype=sum_dtype)
-        programs = _programs(self._encodings.device)
-        bias_parts = to_weight.new_zeros(programs, len(self._weight))
-        rows, columns = _tile(len(self._weight))
-        fill = self._fill_launcher()
-        differentiate = _Launcher(cells.logit_gradient, SUM_DTYPE=self._sum_dtype, ROWS=rows, COLUMNS=columns)
-        add_to_encodings = self._add_launcher(to_encodings, over_frames=False)
-        add_to_predictions = self._add_launcher(to_predictions, over_frames=True)
-        for hidden, logits, first, size in self._chunks():
+        step, buffers = self._allocated(self._gradient_bytes(), self._new_workspace)
+        tile = self._tiles.grads
+        blocks = blocks_of(self._symbols, tile.columns)
+        sizes = {"V": self._symbols, "VP": self._deep_symbols, "DP": self._deep_width, "BLANK": self._arguments.blank}
+        differentiate = self._product_launcher(products.logit_gradient, tile, **sizes)
+        fill, multiply = self._fill_launcher(), self._multiply_launcher()
+        to_encodings, to_predictions, to_weight, bias_parts = self._zeros(
+            *(self._encodings.shape, self._predictions.shape, (self._deep_symbols, self._deep_width)),
+            (blocks_of(step, tile.rows), self._deep_symbols),
+        )
+        add_up = self._add_launcher(buffers, to_encodings, to_predictions)
+        for first, size in self._chunks(step):
+            hidden, grads = buffers.hidden[:size], buffers.grads[:size]
             fill(hidden, first, size)
-            torch.mm(hidden, self._weight.T, out=logits)
             differentiate(
-                (programs, triton.cdiv(len(self._weight), columns)),
-                *(logits, self._bias, self._arguments.targets, *self._maps()),
-                *(peaks, spreads, to_blank, to_label, bias_parts),
-                *(first, size, *self._sizes(), self._arguments.blank),
+                (blocks_of(size, tile.rows) * blocks, 1),
+                *(hidden, *self._factors, self._bias, self._arguments.targets, *self._maps()),
+                *(peaks, spreads, to_blank, to_label, grads, bias_parts),
+                *(first, size, self._frames, self.positions),
             )
-            add_product(to_weight, logits.T, hidden)
+            add_product(to_weight, grads.T, hidden)
             # The activations are no longer needed; their gradient overwrites them.
-            torch.mm(logits, self._weight, out=hidden)
-            add_to_encodings(hidden, first, size)
-            add_to_predictions(hidden, first, size)
+            multiply(grads, hidden)
+            add_up(first, size)
         to_bias = bias_parts.sum(dim=0)[: self._symbols]
         return Inputs(to_encodings, to_predictions, to_weight[: self._symbols, : self._width].clone(), to_bias)
 
-    def _chunks(self) -> Iterator[tuple[Tensor, Tensor, int, int]]:
-        """Buffers for the activations and the logits of each chunk, its first cell, and its number of cells."""
-        hidden, logits = self._buffers()
-        for first in range(0, self.packing.cells, len(hidden)):
-            size = min(len(hidden), self.packing.cells - first)
-            yield hidden[:size], logits[:size], first, size
+    def _zeros(self, *shapes: Sequence[int]) -> list[Tensor]:
+        """Tensors of zeros for sums, by one launch; each begins at a multiple of 16 bytes."""
+        counts = [_up(math.prod(shape), 16) for shape in shapes]
+        zeros = self._encodings.new_zeros(sum(counts), dtype=self._sum_dtype).split(counts)
+        return [part[: math.prod(shape)].view(*shape) for part, shape in zip(zeros, shapes, strict=True)]
 
-    def _buffers(self) -> tuple[Tensor, Tensor]:
-        """Allocate the activations and the logits of one chunk."""
-        symbols, width = self._weight.shape
-        cell_bytes = (symbols + width) * self._weight.element_size()
+    def _chunks(self, step: int) -> Iterator[tuple[int, int]]:
+        """The first cell of each chunk, and its number of cells."""
+        for first in range(0, self.packing.cells, step):
+            yield first, min(step, self.packing.cells - first)
+
+    def _allocated(self, cell_bytes: int, allocate: Callable[[int], _Buffers]) -> tuple[int, _Buffers]:
+        """The cells of a chunk, and its buffers: as large as the workspace, or less where memory is short."""
         max_cells = self._arguments.chunk_cells or WORKSPACE_BYTES // cell_bytes or 1
         while True:
-            # Chunks of equal size: a small one at the end would leave the device idle.
-            step = -(-self.packing.cells // -(-self.packing.cells // max_cells))
+            step = self._step(max_cells)
             try:
-                return self._weight.new_empty(step, width), self._weight.new_empty(step, symbols)
+                return step, allocate(step)
             except torch.OutOfMemoryError:
                 if max_cells == 1 or self._arguments.chunk_cells is not None:
                     raise
             # A quarter, since later allocations must fit too. Querying the free memory takes longer than a chunk does.
             max_cells = max(1, min(max_cells, self.packing.cells) // 4)
 
+    def _step(self, max_cells: int) -> int:
+        """The cells of a chunk: all of equal size, since a small one at the end would leave the device idle."""
+        step = -(-self.packing.cells // -(-self.packing.cells // max_cells))
+        # And a whole number of tiles on each processor, since the last ones would leave it idle just so.
+        wave = self._tiles.scores.rows * _processors(self._encodings.device)
+        if self._arguments.chunk_cells is None and wave <= max_cells:
+            step = min(_up(step, wave), max_cells // wave * wave)
+        return step
+
+    def _gradient_bytes(self) -> int:
+        """The memory of a cell in the backward pass: activations, gradient of logits, and its share of the sums."""
+        sums = 2 * self._width * self._sum_dtype.itemsize
+        if self._arguments.lengths.on_host is not None:
+            # One for each frame and each position of a tile, and half of that again for tiles at the edges.
+            sums = sums * 3 * (FRAMES + PLACES) // (4 * FRAMES * PLACES)
+        return (self._deep_width + self._deep_symbols) * self._arguments.arithmetic.dtype.itemsize + sums
+
+    def _new_hidden(self, step: int) -> Tensor:
+        """Memory for the activations of a chunk; products read whole tiles."""
+        rows = _up(step, max(self._tiles.scores.rows, self._tiles.grads.rows))
+        return self._encodings.new_empty(rows, self._deep_width, dtype=self._arguments.arithmetic.dtype)
+
+    def _new_workspace(self, step: int) -> _Workspace:
+        hidden = self._new_hidden(step)
+        grads = hidden.new_empty(len(hidden), self._deep_symbols)
+        tiles, *counts = most_parts(self._arguments.lengths, step, self.positions)
+        encoding_sums, prediction_sums = (
+            hidden.new_empty(count, self._width, dtype=self._sum_dtype) for count in counts
+        )
+        return _Workspace(hidden, grads, encoding_sums, prediction_sums, tiles)
+
+    @cached_property
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        return self._split(self.weight)
+
+    def _split(self, right: Tensor) -> tuple[Tensor, Tensor]:
+        """A right factor for the kernels: as it is, or its upper bits and the rest."""
+        if self._tiles.arithmetic != "split":
+            return right, right
+        high = (right.view(torch.int32) & -8192).view(torch.float32)
+        return high, right - high
+
+    def _product_launcher(self, kernel: Any, tile: Tile, **sizes: int) -> Launcher:
+        options = {"ARITHMETIC": self._tiles.arithmetic, "SUM_DTYPE": triton_type(self._sum_dtype)}
+        block = {"ROWS": tile.rows, "COLUMNS": tile.columns, "BLOCK": tile.depth}
+        return Launcher(kernel, {**sizes, **options, **block}, tile.warps, tile.stages)
+
+    def _multiply_launcher(self) -> Callable[[Tensor, Tensor], None]:
+        """A function that multiplies the gradient of a chunk's logits by the weight."""
+        weight = self.weight[: self._deep_symbols]
+        if self._tiles.arithmetic == "ieee":
+            return lambda grads, hidden: _multiply(grads, weight, hidden)
+        # In TF32 both factors must have the symbols in their rows, or cuBLAS takes one and a half times as long.
+        tile = self._tiles.grads
+        turned = weight.T.contiguous()
+        if self._deep_width % tile.columns:
+            turned = functional.pad(turned, (0, 0, 0, -self._deep_width % tile.columns))
+        if self._tiles.arithmetic == "tf32":
+            return lambda grads, hidden: _multiply(grads, turned[: self._deep_width].T, hidden)
+        launch = self._product_launcher(products.multiply, tile, VP=self._deep_symbols, DP=self._deep_width)
+        factors = self._split(turned)
+
+        def multiply(grads: Tensor, hidden: Tensor) -> None:
+            programs = blocks_of(len(grads), tile.rows) * blocks_of(self._deep_width, tile.columns)
+            launch((programs, 1), *(grads, *factors, hidden, len(grads)))
+
+        return multiply
+
     def _fill_launcher(self) -> Callable[[Tensor, int, int], None]:
         """A function that writes the activations of a chunk."""
-        width = self._weight.shape[1]
-        rows, columns = _tile(width)
-        options = {
-            "ACTIVATION": self._arguments.activation,
-            "SUM_DTYPE": self._sum_dtype,
-            "ROWS": rows,
-            "COLUMNS": columns,
-        }
-        launch = _Launcher(cells.pack_hidden, **options)
+        width = self._deep_width
+        columns = min(MAX_COLUMNS, next_power_of_2(width))
+        rows = max(1, VALUES // columns)
+        options = {"D": self._width, "DP": width, "ACTIVATION": self._arguments.activation}
+        block = {"SUM_DTYPE": triton_type(self._sum_dtype), "ROWS": rows, "COLUMNS": columns}
+        launch = Launcher(cells.pack_hidden, {**options, **block})
 
         def fill(hidden: Tensor, first: int, size: int) -> None:
             launch(
-                (triton.cdiv(size, rows), triton.cdiv(width, columns)),
+                (blocks_of(size, rows), blocks_of(width, columns)),
                 *(hidden, self._encodings, self._predictions),
-                *(self.packing.encoding_rows, self.packing.prediction_rows, first, size, self._width, width),
+                *(self.packing.encoding_rows, self.packing.prediction_rows, first, size),
             )
 
         return fill
 
-    def _add_launcher(self, total: Tensor, over_frames: bool) -> Callable[[Tensor, int, int], None]:
+    def _add_launcher(
+        self, buffers: _Workspace, to_encodings: Tensor, to_predictions: Tensor
+    ) -> Callable[[int, int], None]:
         """A function that adds a chunk's gradients to the rows of the inputs that its cells came from."""
-        # Narrow blocks of columns, as there are few rows to share among the programs; at least 128 bytes of bf16.
-        columns = min(64, triton.next_power_of_2(self._width))
-        options = {"OVER_FRAMES": over_frames, "ACTIVATION": self._arguments.activation, "SUM_DTYPE": self._sum_dtype}
-        launch = _Launcher(cells.add_up_rows, **options, ROWS=32, COLUMNS=columns)
+        columns = min(SUM_COLUMNS, max(16, next_power_of_2(self._width)))
+        blocks = blocks_of(self._width, columns)
+        programs = min(buffers.tiles, blocks_of(SUM_PROGRAMS_PER_PROCESSOR * _processors(to_encodings.device), blocks))
+        tile = {"SUM_DTYPE": triton_type(self._sum_dtype), "FRAMES": FRAMES, "PLACES": PLACES, "COLUMNS": columns}
+        sizes = {"D": self._width, "DP": self._deep_width, "ACTIVATION": self._arguments.activation}
+        add_up_tiles = Launcher(sums.add_up_tiles, {**sizes, **tile}, warps=1)
+        add_up_parts = Launcher(sums.add_up_parts, {"D": self._width, **tile}, warps=1)
+        parts = buffers.encoding_sums, buffers.prediction_sums
+        packing, frames = self.packing, self._arguments.lengths.frames
+        maps = (
+            *(packing.encoding_rows, packing.starts, packing.widths, frames),
+            *(packing.tiles, packing.encoding_parts, packing.prediction_parts),
+        )
+        bounds = self._batch, self._frames, self.positions
 
-        def add(grads: Tensor, first: int, size: int) -> None:
-            launch(
-                (_programs(grads.device), triton.cdiv(self._width, columns)),
-                *(grads, self._encodings, self._predictions, total, self.packing.encoding_rows),
-                *(self.packing.starts, self.packing.widths, self._arguments.lengths.frames),
-                *(first, size, self._batch, self._frames, self.positions, self._width, grads.shape[1]),
+        def add_up(first: int, size: int) -> None:
+            add_up_tiles(
+                (programs, blocks),
+                *(buffers.hidden, self._encodings, self._predictions, *parts, *maps, first, size, *bounds),
             )
+            add_up_parts((programs, blocks), *(*parts, to_encodings, to_predictions, *maps, first, size, *bounds))
 
-        return add
+        return add_up
 
     def _maps(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.packing.widths, self.packing.encoding_rows, self.packing.prediction_rows
 
-    def _sizes(self) -> tuple[int, int, int, int]:
-        return self._frames, self.positions, self._symbols, len(self._weight)
+
+def _multiply(left: Tensor, right: Tensor, result: Tensor) -> None:
+    torch.mm(left, right, out=result)
 
 
-def _packing(lengths: Lengths, inputs: Inputs) -> _Packing:
-    """The layout of the real cells of a batch."""
-    batch, frames, _ = inputs.encodings.shape
-    positions = inputs.predictions.shape[1]
-    widths = lengths.labels + 1
-    starts = functional.pad((lengths.frames * widths).cumsum(0), (1, 0))
-    count = batch * frames * positions
-    if lengths.on_host is not None:
-        count = sum(frame_count * (label_count + 1) for frame_count, label_count in lengths.on_host)
-    if count >= 2**31:
-        raise StopwavError(f"a batch of {count} cells; at most {2**31 - 1} are supported: make the batch smaller")
-    rows = [torch.full((count,), -1, dtype=torch.int32, device=widths.device) for _ in range(2)]
-    block = min(TILE, triton.next_power_of_2(frames * positions))
-    cells.map_cells[(triton.cdiv(frames * positions, block), batch)](
-        *(starts, widths, lengths.frames, rows[0], rows[1], frames, positions), BLOCK=block
-    )
-    return _Packing(starts, widths, rows[0], rows[1], count)
+def _up(value: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-value // multiple) * multiple
 
 
-def _tile(width: int) -> tuple[int, int]:
-    """Rows and columns of the block that a program holds."""
-    columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
-    return max(1, TILE // columns), columns
-
-
-def _programs(device: torch.device) -> int:
+@cache
+def _processors(device: torch.device) -> int:
     if device.type != "cuda":
-        return 2  # interpreted, one after the other: two, so that tests share rows among programs
-    return PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
+        return 1  # interpreted
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -86,7 +86,7 @@ def host_baseline_bytes(proc: Path = PROC) -> int:
 
     Loading leaves much of both, and a pass frees them before it begins: counted here, the pass could end below them.
     """
-    _release_memory()
+    release_memory()
     return host_resident_bytes(proc)
 
 
@@ -100,7 +100,7 @@ def measure_host_peak(call: Callable[[], object], baseline_bytes: int | None = N
 
     Pass the `host_baseline_bytes` read right after the model was loaded to get the peak over that.
     """
-    _release_memory()
+    release_memory()
     exact = reset_mark(proc)
     baseline = host_resident_bytes(proc) if baseline_bytes is None else baseline_bytes
     if not exact:
@@ -257,8 +257,8 @@ def _sampled(read_bytes: Callable[[], int]) -> Iterator[list[int]]:
         sampler.join()
 
 
-def _release_memory() -> None:
-    """Run the garbage collector and return free heap to the system, so that passes are independent."""
+def release_memory() -> None:
+    """Run the garbage collector and return memory to the system, so that what comes next is independent of it."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; musl and macOS do not
     if trim is not None:

@@ -133,7 +133,8 @@ def _encodable(spec: Any) -> Any:
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     """A chart of rows that stand in the specification itself."""
-    return alt.Chart(alt.InlineData(values=list(rows)))
+    # Altair copies what lists hold with every part of a chart that is put together, but not what tuples hold.
+    return alt.Chart(alt.InlineData(values=tuple(rows)))
 
 
 def colour(names: Sequence[str], shown: Sequence[str]) -> alt.Color:
@@ -165,6 +166,7 @@ def spec_of(chart: alt.LayerChart | alt.FacetChart, height: int) -> dict[str, An
     fields: dict[str, Any] = whole.to_dict(validate=schemapi.DEBUG_MODE)
     # Altair names a place on the web where its schema lies; nothing here is to name such a place.
     fields.pop("$schema", None)
+    fields["datasets"] = {name: list(rows) for name, rows in fields.get("datasets", {}).items()}
     fields["config"] = theme()
     end_at_ticks(fields)
     _check_colours(fields)

@@ -5,17 +5,20 @@ Texts are as they came, with whatever an engine put into a name: making them saf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stopwav.record import Record, Result
 from stopwav.report.text import LONGEST, ROUGH, ROUGH_LEGEND, plain
 from stopwav.stats import Estimate
 
-Medium = Literal["terminal", "markdown", "page"]
-EVERYWHERE: tuple[Medium, ...] = ("terminal", "markdown", "page")
-TEXT: tuple[Medium, ...] = ("terminal", "markdown")
+# A terminal shows what is brief, and everything where that is asked for.
+Medium = Literal["brief", "terminal", "markdown", "page"]
+EVERYWHERE: tuple[Medium, ...] = ("brief", "terminal", "markdown", "page")
+TEXT: tuple[Medium, ...] = ("brief", "terminal", "markdown")
+SCREEN: tuple[Medium, ...] = ("brief", "terminal")
+BRIEF: tuple[Medium, ...] = ("brief",)
 PAGE: tuple[Medium, ...] = ("page",)
 
 
@@ -217,6 +220,11 @@ def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], title: 
     return Table(columns, tuple(Row(tuple(map(Cell, row))) for row in rows), title)
 
 
+def in_detail(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Return blocks that a terminal shows only where everything is asked for."""
+    return tuple(replace(block, media=tuple(medium for medium in block.media if medium != "brief")) for block in blocks)
+
+
 def shown(blocks: Sequence[Block], medium: Medium) -> list[Block]:
     """Return the blocks that a medium shows, those of sections in their places where it has no sections."""
     visible: list[Block] = []
@@ -270,8 +278,15 @@ class Footnote:
     @property
     def text(self) -> str:
         """The message, safe to show, with the results where it is not about all."""
-        whom = "" if self.everyone else f"{', '.join(plain(name, LONGEST_NAME) for name in self.names)}: "
-        return f"{whom}{plain(self.message)}"
+        return self.text_of(len(self.names))
+
+    def text_of(self, most: int) -> str:
+        """Return the message with so many of the results at the most."""
+        if self.everyone:
+            return plain(self.message)
+        names = ", ".join(plain(name, LONGEST_NAME) for name in self.names[:most])
+        more = f" and {len(self.names) - most} more" if len(self.names) > most else ""
+        return f"{names}{more}: {plain(self.message)}"
 
 
 def footnotes(results: Sequence[Result]) -> list[Footnote]:

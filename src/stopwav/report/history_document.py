@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stopwav.report.document import PAGE, Block, Cell, Column, Document, Figures, Note, Row, Section, Table
+from stopwav.report.document import (
+    PAGE,
+    SCREEN,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figures,
+    Note,
+    Row,
+    Section,
+    Table,
+)
 from stopwav.report.history import (
     KeyMetric,
     PastRun,
@@ -100,7 +112,7 @@ def _summary(runs: Sequence[PastRun]) -> Table:
             texts = (started, result.name, letters[run.machine], *numbers)
             rows.append(Row(tuple(map(Cell, texts))))
     columns = (Column("started, UTC", "left"), Column("result", "left", fold=True), Column("machine"))
-    return Table((*columns, *(Column(metric.heading) for metric in key)), tuple(rows), label=1, media=("terminal",))
+    return Table((*columns, *(Column(metric.heading) for metric in key)), tuple(rows), label=1, media=SCREEN)
 
 
 def _brief(estimate: Estimate | None, metric: KeyMetric) -> str:
@@ -162,7 +174,7 @@ def _shift_blocks(found: LevelShifts, runs: Sequence[PastRun]) -> Iterator[Block
         yield _shift_table(first, runs)
     if others:
         more = f"{counted(len(others), 'change point')} of {'other ' if first else ''}metrics"
-        yield Note(f"{more}, which the page and --json list.", quiet=False, media=("terminal",))
+        yield Note(f"{more}, which the page and --json list.", quiet=False, media=SCREEN)
         yield Section(more, (_shift_table(others, runs),), folded=True, media=PAGE)
     yield Note(
         f"A change point is where a level shifted for {FEWEST_VALUES} runs or more, by E-divisive at {LEVEL:.0%}: "

@@ -26,6 +26,7 @@ from stopwav.report.document import (
     Column,
     Document,
     Lines,
+    Medium,
     Missing,
     Note,
     Row,
@@ -44,6 +45,8 @@ LEAST_WORD = 12
 # Intervals are worth a table per column for so many columns of numbers; of more, the values alone are compared first.
 KEEP_INTERVALS = 2
 BAR_WIDTH = 8
+# Results that a warning names where there is little room.
+MOST_NAMES = 3
 # A percentage with a mark: bars begin below each other where the text after them is no longer.
 BARRED_TEXT = 8
 # An eighth of a character is the finest bar that a terminal draws.
@@ -51,25 +54,37 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def print_document(document: Document, console: Console, *, every_metric: bool = False) -> None:
-    """Print the blocks, every metric where that is asked for, the warnings, and a sentence per finding."""
-    blocks = shown(document.blocks, "terminal")
+    """Print a sentence per finding, the blocks, and the warnings; with `every_metric`, all that there is of each."""
+    medium: Medium = "terminal" if every_metric else "brief"
+    blocks = shown(document.blocks, medium)
+    has_more = not every_metric and (blocks != shown(document.blocks, "terminal") or bool(document.measured))
     if every_metric:
         blocks += [metrics_table(result) for result in document.measured if result.metrics]
-    blocks += legend(document, "terminal", every_metric)
+    blocks += legend(document, medium, every_metric)
+    for finding in document.findings:
+        console.print(Text(plain(finding, LONGEST_NOTE), style="bold"))
+    if document.findings and blocks:
+        console.print()
     for block in blocks:
         _print_block(block, console)
     if blocks and isinstance(blocks[-1], Note):
         console.print()
-    print_warnings(document.warned, console)
-    for finding in document.findings:
-        console.print(Text(plain(finding, LONGEST_NOTE), style="bold"))
+    print_warnings(document.warned, console, every_one=every_metric)
+    if has_more:
+        console.print(Text("more: --all", style="dim"))
 
 
-def print_warnings(results: Sequence[Result], console: Console) -> None:
-    """Print each warning once, with the results it is about where it is not about all."""
+def print_warnings(results: Sequence[Result], console: Console, *, every_one: bool = True) -> None:
+    """Print each warning once, with the results it is about where it is not about all; or one of each code."""
     notes = footnotes(results)
-    for note in notes:
-        console.print(Text(f"! {plain(note.code)}: {note.text}", style="yellow"))
+    codes = [note.code for note in notes]
+    for position, note in enumerate(notes):
+        text, like_it = note.text, codes.count(note.code) - 1
+        if not every_one:
+            if note.code in codes[:position]:
+                continue
+            text = note.text_of(MOST_NAMES) + (f" ({like_it} more like it: --all)" if like_it else "")
+        console.print(Text(f"! {plain(note.code)}: {text}", style="yellow"))
     if notes:
         console.print()
 

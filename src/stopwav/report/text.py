@@ -114,9 +114,9 @@ def format_bytes(value: float) -> str:
     return f"{format_number(value, decimals)} {unit}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 round`, `3 rounds`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun: `1 round`, `3 rounds`; `several` is a plural that is not made by an s."""
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def listed(names: Sequence[str]) -> str:

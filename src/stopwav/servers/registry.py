@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import inspect
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from stopwav.engines.label import read_label
 from stopwav.engines.registry import EngineSpec, parse_spec
 from stopwav.errors import StopwavError
+from stopwav.plugins import entry_points
 from stopwav.servers.protocol import Server
 
 GROUP = "stopwav.servers"
@@ -89,7 +90,7 @@ BUILT_IN = (
 def available() -> list[ServerEntry]:
     """Return the kinds of servers, those of other packages included."""
     entries = list(BUILT_IN)
-    for point in importlib.metadata.entry_points(group=GROUP):
+    for point in entry_points(GROUP):
         package = point.dist.name if point.dist is not None else ""
         summary = f"by the package {package}" if package else "by a package of others"
         entries.append(ServerEntry(point.name, point.value, (), f"pip install {package}", summary, f"{point.name}:…"))
@@ -103,7 +104,7 @@ def find_server(spec: EngineSpec) -> ServerEntry | None:
 
 def is_server(text: str) -> bool:
     """Whether a text names a server, whatever else is wrong with it."""
-    name = text.partition(",")[0].partition(":")[0]
+    name = read_label(text).setting.partition(",")[0].partition(":")[0]
     return any(entry.name == name for entry in available())
 
 

@@ -19,10 +19,6 @@ from stopwav.speech.normaliser import STOPWAV, Normaliser
 from stopwav.speech.utterance import Word
 from stopwav.speech.waterfall import STAGES, earliest_chunk, remote_waterfalls, waterfalls
 
-# A recogniser that decodes every half second has a queue in between and none right after. A backlog is the queue at its
-# lowest, so it is measured in windows longer than any such period in use.
-BACKLOG_WINDOW_S = 1.0
-
 
 class ShownText(NamedTuple):
     """A text shown to the listener: by which chunk, how many words of the text before it stay, and the words after.
@@ -167,30 +163,26 @@ def first_word_text(texts: Sequence[ShownText]) -> int:
     return next((text.number for text in texts if text.kept or text.added), -1)
 
 
-def first_word_latency(
-    text_s: Sequence[float], words: Sequence[Word], number: int
-) -> tuple[float | None, float | None]:
+def first_word_latency(shown_s: float | None, start_s: float | None) -> tuple[float | None, float | None]:
     """Return the time to first partial from the start of the first word, and from the start of the stream.
 
-    `text_s` is when each text was shown, `number` the first that showed a word, or -1.
+    `shown_s` is when the first text that has a word was shown, `start_s` the start of the first word that was spoken.
     """
-    if number < 0:
-        return None, None
-    return (text_s[number] - words[0].start_s if words else None), text_s[number]
+    return (None if shown_s is None or start_s is None else shown_s - start_s), shown_s
 
 
-def final_latency(end_s: float, final_s: float, words: Sequence[Word]) -> tuple[float | None, float]:
+def final_latency(end_s: float, final_s: float, word_end_s: float | None) -> tuple[float | None, float]:
     """Return the latency of the final text from the end of the last word, and from the end of the stream."""
-    return (final_s - words[-1].end_s if words else None), final_s - end_s
+    return (None if word_end_s is None else final_s - word_end_s), final_s - end_s
 
 
-def endpoint_latency(endpoints_s: Sequence[float], words: Sequence[Word]) -> float | None:
+def endpoint_latency(endpoints_s: Sequence[float], word_end_s: float | None) -> float | None:
     """Return the time from the end of the last word to the event that says that the utterance is over, if one does.
 
     Events before that end are of pauses inside the utterance; of several after it, the last one is of its end.
     """
-    after = [at_s for at_s in endpoints_s if words and at_s >= words[-1].end_s]
-    return after[-1] - words[-1].end_s if after else None
+    after = [at_s for at_s in endpoints_s if word_end_s is not None and at_s >= word_end_s]
+    return after[-1] - (word_end_s or 0.0) if after else None
 
 
 def unstable_words(texts: Sequence[ShownText]) -> int:
@@ -229,61 +221,3 @@ def committing_texts(texts: Sequence[ShownText]) -> list[int]:
     for number, text in enumerate(texts):
         commits[text.kept :] = [number] * len(text.added)
     return commits
-
-
-def backlog_slope(due_s: Sequence[float], start_s: Sequence[float]) -> float | None:
-    """Return the seconds of backlog gained per second of audio, from the queue's low points; `None` if too short.
-
-    The times are those of the chunks, of which the last has no audio.
-    """
-    lows: dict[int, tuple[float, float]] = {}
-    for due, start in zip(due_s[:-1], start_s[:-1], strict=True):
-        window = int(due / BACKLOG_WINDOW_S)
-        if window not in lows or start - due < lows[window][1]:
-            lows[window] = (due, start - due)
-    if len(lows) < 2:
-        return None
-    mean_due = sum(due for due, _ in lows.values()) / len(lows)
-    mean_queue = sum(queue for _, queue in lows.values()) / len(lows)
-    covariance = sum((due - mean_due) * (queue - mean_queue) for due, queue in lows.values())
-    return covariance / sum((due - mean_due) ** 2 for due, _ in lows.values())
-
-
-def average_lagging(delays_s: Sequence[float], audio_s: float, target_words: int) -> float | None:
-    """Return AL, as simultaneous translation defines it: the mean lag up to the first word after all audio.
-
-    The lag is that behind an ideal recogniser that spreads its words evenly over the audio, as many as the reference
-    has. A delay is the audio heard (algorithmic) or the time passed (computation-aware) when a word was committed.
-    """
-    return _lagging(delays_s, audio_s, target_words)
-
-
-def length_adaptive_average_lagging(delays_s: Sequence[float], audio_s: float, target_words: int) -> float | None:
-    """Return LAAL: AL with as many ideal words as the longer of reference and hypothesis has."""
-    return _lagging(delays_s, audio_s, max(target_words, len(delays_s)))
-
-
-def differentiable_average_lagging(delays_s: Sequence[float], audio_s: float) -> float | None:
-    """Return DAL: the mean lag over all words, each at least one ideal step after the word before."""
-    if not delays_s or audio_s <= 0:
-        return None
-    step_s = audio_s / len(delays_s)
-    total = previous = 0.0
-    for index, delay in enumerate(delays_s):
-        previous = delay if index == 0 else max(delay, previous + step_s)
-        total += previous - index * step_s
-    return total / len(delays_s)
-
-
-def _lagging(delays_s: Sequence[float], audio_s: float, words: int) -> float | None:
-    if not delays_s or audio_s <= 0 or words == 0:
-        return None
-    if delays_s[0] > audio_s:
-        return delays_s[0]
-    step_s = audio_s / words
-    total = 0.0
-    for index, delay in enumerate(delays_s):
-        total += delay - index * step_s
-        if delay >= audio_s:
-            break
-    return total / (index + 1)

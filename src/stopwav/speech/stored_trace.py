@@ -9,14 +9,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopwav.speech.events import Floats, RemoteFacts, StageColumns, TextChange, Trace, stage_lists, text_change
+from stopwav.speech.events import (
+    Floats,
+    RemoteFacts,
+    StageColumns,
+    TextChange,
+    Trace,
+    shown_at,
+    stage_lists,
+    text_change,
+)
 
 # Two clock readings of one moment may differ by rounding.
 _TOLERANCE_S = 1e-6
 
 
 class TraceLists(NamedTuple):
-    """A trace as a line of a run file holds it: plain lists, of which only the texts are checked."""
+    """A trace as a line of a run file holds it: plain lists, which nothing has checked yet."""
 
     audio_s: float
     chunk_s: float
@@ -31,35 +40,35 @@ class TraceLists(NamedTuple):
     stage_start_s: list[float]
     stage_duration_s: list[float]
     texts: tuple[TextChange, ...]
-    # When each text was shown.
-    text_s: list[float]
+    # When each text arrived from a server; None where texts are shown when their chunk is done.
+    arrivals_s: list[float] | None = None
     endpoints_s: Sequence[float] = ()
     # What is known of the way to a server; None of a stream in a process.
     remote: RemoteFacts | None = None
 
 
 def trace_lists(fields: Mapping[str, Any]) -> TraceLists:
-    """Return the lists of a trace that `to_json` wrote, now or in format 1; raise where they cannot be of one."""
+    """Return the lists of a trace that `to_json` wrote, now or in format 1; raise where fields are missing."""
     lengths_s = (fields["audio_s"], fields["chunk_s"], fields["lookahead_s"])
     if not all(isinstance(length_s, (int, float)) and 0 <= length_s < math.inf for length_s in lengths_s):
         raise ValueError(f"audio_s, chunk_s and lookahead_s are {lengths_s}")
     if "chunks" in fields:
-        lists = _first_format(lengths_s, fields["chunks"])
-    elif "sent" in fields:
-        lists = _remote_lists(lengths_s, fields)
-    else:
-        times = (fields["due"], fields["start"], fields["done"])
-        stages = fields["stages"]
-        columns = (stages["paths"], stages["path"], stages["chunk"], stages["start"], stages["duration"])
-        texts = tuple(map(TextChange._make, fields["texts"]))
-        lists = TraceLists(*lengths_s, *times, *columns, texts, _shown_at(times[2], texts), fields.get("endpoints", ()))
-    _check_lists(lists)
-    return lists
+        return _first_format(lengths_s, fields["chunks"])
+    if "sent" in fields:
+        return _remote_lists(lengths_s, fields)
+    stages = fields["stages"]
+    columns = (stages["paths"], stages["path"], stages["chunk"], stages["start"], stages["duration"])
+    texts = tuple(map(TextChange._make, fields["texts"]))
+    times = (fields["due"], fields["start"], fields["done"])
+    return TraceLists(*lengths_s, *times, *columns, texts, None, fields.get("endpoints", ()))
 
 
 def trace_from_json(fields: Mapping[str, Any]) -> Trace:
     """Return the trace that `to_json` wrote, now or in format 1; raise ValueError where it cannot have happened."""
     lists = trace_lists(fields)
+    check_form(lists)
+    _check_stages(lists)
+    check_texts(lists)
     due_s, start_s, done_s, stage_start_s, duration_s = (
         np.array(column, dtype=float)
         for column in (lists.due_s, lists.start_s, lists.done_s, lists.stage_start_s, lists.stage_duration_s)
@@ -70,13 +79,8 @@ def trace_from_json(fields: Mapping[str, Any]) -> Trace:
         raise ValueError(fault[1])
     stages = StageColumns(tuple(lists.paths), path, chunk, stage_start_s, duration_s)
     lengths_s, times = (lists.audio_s, lists.chunk_s, lists.lookahead_s), (due_s, start_s, done_s)
-    text_s = np.array(lists.text_s, dtype=float)
+    text_s = shown_at(done_s, lists.texts) if lists.arrivals_s is None else np.array(lists.arrivals_s, dtype=float)
     return Trace(*lengths_s, *times, stages, lists.texts, text_s, tuple(lists.endpoints_s), lists.remote)
-
-
-def _shown_at(done_s: Sequence[float], texts: Sequence[TextChange]) -> list[float]:
-    """When each text was shown; those of chunks that are not there are refused later."""
-    return [done_s[change.chunk] if 0 <= change.chunk < len(done_s) else math.nan for change in texts]
 
 
 def _remote_lists(lengths_s: tuple[Any, Any, Any], fields: Mapping[str, Any]) -> TraceLists:
@@ -108,12 +112,11 @@ def _first_format(lengths_s: tuple[Any, Any, Any], chunks: Sequence[Mapping[str,
     due_s, start_s, done_s = ([chunk[name] for chunk in chunks] for name in ("due", "start", "done"))
     paths, path, chunk_of, stage_start_s, duration_s = stage_lists(rows)
     times = (due_s, start_s, done_s)
-    text_s = _shown_at(done_s, changes)
-    return TraceLists(*lengths_s, *times, paths, path, chunk_of, stage_start_s, duration_s, tuple(changes), text_s)
+    return TraceLists(*lengths_s, *times, paths, path, chunk_of, stage_start_s, duration_s, tuple(changes))
 
 
-def _check_lists(lists: TraceLists) -> None:
-    """Raise ValueError where lists have other lengths, stages other chunks, or texts do not follow from each other."""
+def check_form(lists: TraceLists) -> None:
+    """Raise ValueError where lists that belong together have other lengths, or a name or an endpoint is none."""
     count, size = len(lists.due_s), len(lists.path)
     if not count == len(lists.start_s) == len(lists.done_s):
         raise ValueError(f"{count} chunks are due, {len(lists.start_s)} start, {len(lists.done_s)} are done")
@@ -121,15 +124,25 @@ def _check_lists(lists: TraceLists) -> None:
         raise ValueError("the columns of its stages have different lengths")
     if not all(isinstance(path, str) for path in lists.paths) or len(set(lists.paths)) < len(lists.paths):
         raise ValueError(f"its stages are named {list(lists.paths)!r:.60}")
-    if size:
+    if not all(map(math.isfinite, lists.endpoints_s)):
+        raise ValueError("an endpoint has a time that is not a number")
+
+
+def _check_stages(lists: TraceLists) -> None:
+    """Raise ValueError where stages are of other chunks, or have times that cannot be."""
+    count = len(lists.due_s)
+    if lists.path:
         for column, most in ((lists.path, len(lists.paths)), (lists.chunk, count)):
             if min(column) < 0 or max(column) >= most:
                 raise ValueError("a stage is of a chunk or path that is not there")
         seconds = sum(lists.stage_start_s) + sum(lists.stage_duration_s)
         if not (math.isfinite(seconds) and min(lists.stage_duration_s) >= 0):
             raise ValueError("a stage has a duration below 0, or a time that is not a number")
-    if not all(map(math.isfinite, lists.endpoints_s)):
-        raise ValueError("an endpoint has a time that is not a number")
+
+
+def check_texts(lists: TraceLists) -> None:
+    """Raise ValueError where texts do not follow from each other, or are of chunks that are not there."""
+    count = len(lists.due_s)
     before, length = 0, 0
     for chunk, kept, added in lists.texts:
         if not (before <= chunk < count and 0 <= kept <= length):

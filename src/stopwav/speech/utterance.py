@@ -24,7 +24,7 @@ Progress = Callable[[str, int, int], None]
 LONGEST_S = 4 * 3600.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Word:
     """One spoken word and when it is spoken, in seconds from the start of its utterance."""
 
@@ -41,7 +41,7 @@ class ByteRange:
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Utterance:
     """One utterance: its audio file, its transcript (None where it has none), and its words with their times.
 

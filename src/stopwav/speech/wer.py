@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stopwav.speech.normaliser import STOPWAV, Normaliser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ErrorCount:
     """Word errors against `words` reference words. Counts add, also by `sum(counts, ErrorCount())`.
 
@@ -47,7 +47,7 @@ class ErrorCount:
         return self.errors / self.words if self.words else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CharacterErrorCount:
     """Character errors against `characters` reference characters. Counts add, and cannot be averaged, as word errors.
 

@@ -39,14 +39,15 @@ def english_words(text: str) -> list[str]:
     words: list[str] = []
     # Words since the last cut; that there is one rests on the word before and the word after it.
     piece: list[str] = []
-    was_simple = False
+    before: tuple[str, ...] | None = None
     for token in text.split(" "):
         simple = _simple_words(token)
-        if was_simple and simple is not None:
-            words += _piece_words(piece)
-            piece = []
-        piece.append(token)
-        was_simple = simple is not None
+        if before is None or simple is None:
+            piece.append(token)
+        else:
+            words += before if len(piece) == 1 else _remembered(" ".join(piece))
+            piece = [token]
+        before = simple
     words += _piece_words(piece)
     return words
 

@@ -4,6 +4,7 @@ from stopwav.stats.bootstrap import (
     cluster_mean,
     cluster_percentiles,
     cluster_ratio,
+    cluster_ratios,
     paired_ratio_difference,
     paired_ratio_p_value,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "cluster_mean",
     "cluster_percentiles",
     "cluster_ratio",
+    "cluster_ratios",
     "control_chart",
     "decide",
     "fit_growth",

@@ -50,12 +50,13 @@ def cluster_percentiles(
     """
     array = np.asarray(values, dtype=float).ravel()
     design = design_of(array.size, clusters, rounds, sizes)
-    values_at = _nearest_ranks(array, [p for p in ps if not why_unsupported(array, p)])
+    broken = why_unusable(array)
+    values_at = _nearest_ranks(array, [p for p in ps if not broken and array.size >= minimum_count(p)])
     effective: dict[float, int] = {}
     if values_at and design.clusters > 1:
         # The share of values up to the percentile: their number by cluster and round, and that of all.
-        counts = [sum_table(_up_to(array, value), design) for value in values_at.values()]
-        drawn = draw_ratios(counts, count_table(design), design, seed)
+        counts = [count_table(_up_to(array, value), design) for value in values_at.values()]
+        drawn = draw_ratios(counts, count_table(None, design), design, seed)
         shares = [float(table.sum()) / array.size for table in counts]
         effective = {
             p: _effective_n(share, array.size, own)

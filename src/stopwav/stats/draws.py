@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 REPLICATES = 1000  # the ends of a 95 % interval then rest on 25 replicates each
 BLOCK = 2_000_000  # draws in memory at a time: about 32 MB
+MOST_KEPT = 120_000  # clusters whose draws are kept, of one design or several: 120 MB
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,31 @@ class Draws:
     rounds: NDArray[np.float64]
 
 
-# The metrics of a run have few designs, and large ones take as long to draw as all the rest.
-@lru_cache(maxsize=3)
+# By seed, clusters and rounds. The metrics of a run have few designs, and to draw takes as long as all the rest.
+_DRAWN: dict[tuple[int, int, int], Draws] = {}
+
+
 def times_drawn(seed: int, clusters: int, rounds: int) -> Draws:
     """Return the draws of all replicates, each of as many units as there are."""
+    key = (seed, clusters, rounds)
+    if key not in _DRAWN:
+        # Room is made first.
+        while _DRAWN and clusters + sum(kept for _, kept, _ in _DRAWN) > MOST_KEPT:
+            del _DRAWN[next(iter(_DRAWN))]
+        _DRAWN[key] = _draw(*key)
+    return _DRAWN[key]
+
+
+def _draw(seed: int, clusters: int, rounds: int) -> Draws:
     for_clusters, for_rounds = np.random.default_rng(seed).spawn(2)
+    by_cluster = np.empty((REPLICATES, clusters), dtype=np.uint8)
+    by_round = np.empty((REPLICATES, rounds))
     block = max(1, BLOCK // max(clusters, rounds))
-    counts = [min(block, REPLICATES - start) for start in range(0, REPLICATES, block)]
-    by_cluster = [_count_draws(for_clusters, count, clusters).astype(np.uint8) for count in counts]
-    by_round = [_count_draws(for_rounds, count, rounds).astype(float) for count in counts]
-    return Draws(np.concatenate(by_cluster), np.concatenate(by_round))
+    for start in range(0, REPLICATES, block):
+        count = min(block, REPLICATES - start)
+        by_cluster[start : start + count] = _count_draws(for_clusters, count, clusters)
+        by_round[start : start + count] = _count_draws(for_rounds, count, rounds)
+    return Draws(by_cluster, by_round)
 
 
 def _count_draws(generator: np.random.Generator, replicates: int, units: int) -> NDArray[np.intp]:

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
 _ROUNDS_TO_DRAW = 3  # two rounds give only four different draws
+# Groups whose values are counted at a time: those of an hour of chunks each would take 300 MB.
+_BLOCK_GROUPS = 1024
 # Clusters that are multiplied at a time: their draws as floats take 33 MB.
 _BLOCK_CLUSTERS = 4096
 
@@ -32,7 +34,7 @@ class Design:
     round: Integers
     clusters: int
     rounds: int
-    # How many values each group has, one group after the other; None where each value is a group of its own.
+    # How many values each group has, one at least, one group after the other; None where each is a group of its own.
     sizes: Integers | None = None
 
 
@@ -51,11 +53,6 @@ class Replicates:
 
 def design_of(n: int, clusters: Labels, rounds: Labels | None, sizes: NDArray[np.int64] | None = None) -> Design:
     """Return the design of `n` values; fewer rounds than can be drawn count as one."""
-    if sizes is not None:
-        own = sizes > 0
-        # A group without a value is not there.
-        clusters, rounds = np.asarray(clusters)[own], None if rounds is None else np.asarray(rounds)[own]
-        sizes = sizes[own]
     groups = n if sizes is None else sizes.size
     cluster, cluster_count = _codes(clusters)
     by_round, round_count = (np.zeros(groups, dtype=np.intp), 1) if rounds is None else _codes(rounds)
@@ -78,20 +75,28 @@ def _codes(labels: Labels) -> tuple[Integers, int]:
     return codes, len(numbers)
 
 
-def sum_table(values: Floats | NDArray[np.bool_], design: Design) -> Floats:
-    """Return the sum of values, or the number of those that are true, by cluster and round."""
+def sum_table(values: NDArray[np.generic], design: Design) -> Floats:
+    """Return the sum of values, one of each group, by cluster and round."""
     places, count = design.cluster * design.rounds + design.round, design.clusters * design.rounds
-    if design.sizes is not None:
-        values = np.add.reduceat(values, np.cumsum(design.sizes) - design.sizes, dtype=float) if values.size else values
-    elif values.dtype == bool:
-        return np.bincount(places[values], None, count).astype(float).reshape(-1, design.rounds)
     return np.bincount(places, values, count).astype(float).reshape(-1, design.rounds)
 
 
-def count_table(design: Design) -> Floats:
-    """Return the number of values by cluster and round."""
-    places, count = design.cluster * design.rounds + design.round, design.clusters * design.rounds
-    return np.bincount(places, design.sizes, count).astype(float).reshape(-1, design.rounds)
+def count_table(chosen: NDArray[np.bool_] | None, design: Design) -> Floats:
+    """Return the number of the values that are chosen, or of all, by cluster and round."""
+    if chosen is not None:
+        return sum_table(chosen if design.sizes is None else _counts(chosen, design.sizes), design)
+    return sum_table(np.ones(design.cluster.size) if design.sizes is None else design.sizes, design)
+
+
+def _counts(chosen: NDArray[np.bool_], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many values of each group are chosen."""
+    firsts = np.cumsum(sizes) - sizes
+    counts = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, sizes.size, _BLOCK_GROUPS):
+        own = firsts[start : start + _BLOCK_GROUPS]
+        end = own[-1] + sizes[start + own.size - 1]
+        counts.append(np.add.reduceat(chosen[own[0] : end], own - own[0], dtype=np.int64))
+    return np.concatenate(counts)
 
 
 def draw_ratios(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stopwav.record import Record
 from stopwav.stats import Estimate, Rule
 from stopwav.stats.change import Quantity, Question, ask_errors, ask_estimates, ask_nothing, ask_ratio
+from stopwav.studies.engine_names import engine_settings
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,14 @@ class Comparable:
     settings: Callable[[Record], Mapping[str, object]] = lambda record: {}
     # The same of one item, as far as the run knows them.
     item_settings: Callable[[Record, str], Mapping[str, object]] = lambda record, name: {}
+    # The models of a run: the setting of each, by the name with which the names of its items begin.
+    models: Callable[[Record], Mapping[str, str]] = lambda record: engine_settings(record.header.spec)
+    # Those of `item_settings` that a model brings with it: they may differ where it does.
+    model_settings: tuple[str, ...] = ()
+    # Whether its items are engines that can take turns in one run, for a race.
+    races: bool = False
+    # The metrics that mean something else where a setting differs, by that setting.
+    bound_metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # The rates of errors that are compared by utterance, such as "wer".
     error_rates: tuple[str, ...] = ()
     # Whether further rounds bring further utterances, so that they may decide an error rate.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +11,24 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from stopwav.errors import Caution
+from stopwav.json_rows import JsonRows, json_rows
 from stopwav.piece import Piece
-from stopwav.record import NO_TRANSCRIPT, Header
+from stopwav.record import NO_TRANSCRIPT, UTTERANCES, Header
 from stopwav.speech.language import ENGLISH, language_code
 from stopwav.speech.normaliser import Normaliser, installed_version, stored_normaliser
 from stopwav.speech.utterance import ByteRange, Corpus, Utterance, Word
 from stopwav.speech.word_times import timed_words
 from stopwav.studies.definition import OTHER_LANGUAGE
-from stopwav.studies.stored_fields import Bytes, Count, Seconds, StoredFields, StoredList, WrongValue, header_fields
+from stopwav.studies.stored_fields import (
+    Bytes,
+    Count,
+    Seconds,
+    StoredFields,
+    StoredList,
+    WrongValue,
+    brief,
+    header_fields,
+)
 
 # The key that says what the digest of a corpus is of: the whole corpus, whatever was drawn of it and in which order.
 # Runs without it may have a digest of the utterances that were drawn, in their order.
@@ -60,7 +71,6 @@ class StoredCorpus(StoredFields):
     aligner: str = ""
     problems: StoredList[StoredProblem] = Field(default=[])
     cautions: StoredList[StoredWarning] = Field(default=[])
-    utterances: StoredList[StoredUtterance] = Field(default=[])
 
 
 class StoredNormaliser(StoredFields):
@@ -91,10 +101,14 @@ def check_header(header: Header) -> None:
         header_fields(StoredWarning, warning, "warnings")
     header_fields(StoredMachine, header.machine, "machine")
     header_fields(StoredNormaliser, header.normaliser, "normaliser")
-    corpus = header_fields(StoredCorpus, header.corpus, "corpus")
+    header_fields(StoredCorpus, header.corpus, "corpus")
+    utterances = header.corpus.get(UTTERANCES, [])
+    if not isinstance(utterances, (list, JsonRows)):
+        raise WrongValue(f"corpus of the header: utterances is {brief(utterances)}: expected a list")
     seen: set[str] = set()
-    for number, utterance in enumerate(corpus.utterances):
+    for number, fields in enumerate(utterances):
         where = f"corpus of the header: utterances.{number}"
+        utterance = header_fields(StoredUtterance, fields, "corpus", f"utterances.{number}.")
         if utterance.id in seen:
             raise WrongValue(f"{where}.id is {utterance.id!r:.60}, which stands there twice")
         seen.add(utterance.id)
@@ -104,15 +118,6 @@ def check_header(header: Header) -> None:
             text, start_s, end_s = word
             if not isinstance(text, str) or isinstance(start_s, str) or isinstance(end_s, str) or end_s < start_s:
                 raise WrongValue(f"{where}.words has {word!r:.60}: expected a text, its start and its end")
-
-
-def engine_names(engines: list[str]) -> list[str]:
-    """Return a name for each engine, numbered where the same one is named twice (to be compared with itself)."""
-    names: list[str] = []
-    for engine in engines:
-        seen = engines[: len(names)].count(engine)
-        names.append(engine if seen == 0 else f"{engine}#{seen + 1}")
-    return names
 
 
 def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance], normaliser: Normaliser) -> dict[str, Any]:
@@ -128,13 +133,17 @@ def corpus_to_json(corpus: Corpus, utterances: Iterable[Utterance], normaliser: 
         **({"aligner": corpus.aligner} if corpus.aligner else {}),
         "problems": [{"where": problem.where, "message": problem.message} for problem in corpus.problems],
         "cautions": [{"code": caution.code, "message": caution.message} for caution in corpus.cautions],
-        "utterances": [_utterance_to_json(utterance, normaliser) for utterance in utterances],
+        UTTERANCES: json_rows(utterance_to_json(_timed(utterance, normaliser)) for utterance in utterances),
     }
 
 
-def _utterance_to_json(utterance: Utterance, normaliser: Normaliser) -> dict[str, Any]:
-    """The utterance as the header of a run holds it; few have a channel or are in an archive."""
-    words = timed_words(utterance.words, utterance.text or "", normaliser)
+def _timed(utterance: Utterance, normaliser: Normaliser) -> Utterance:
+    """The utterance with a time for each word that its normaliser makes of the text."""
+    return replace(utterance, words=timed_words(utterance.words, utterance.text or "", normaliser))
+
+
+def utterance_to_json(utterance: Utterance) -> dict[str, Any]:
+    """Return the utterance as the header of a run holds it; few have a channel or are in an archive."""
     channel = {} if utterance.channel is None else {"channel": utterance.channel}
     part = utterance.byte_range
     byte_range = {} if part is None else {"byte_range": [part.start, part.size]}
@@ -144,7 +153,7 @@ def _utterance_to_json(utterance: Utterance, normaliser: Normaliser) -> dict[str
         "start_s": utterance.start_s,
         "end_s": utterance.end_s,
         "text": utterance.text,
-        "words": [[word.text, word.start_s, word.end_s] for word in words],
+        "words": [[word.text, word.start_s, word.end_s] for word in utterance.words],
         **channel,
         **byte_range,
     }
@@ -153,10 +162,11 @@ def _utterance_to_json(utterance: Utterance, normaliser: Normaliser) -> dict[str
 def header_utterances(header: Header) -> list[Utterance]:
     """Return the utterances that the header of a run holds, to be compared after the normaliser of that run."""
     normaliser = stored_normaliser(header.normaliser)
-    return [_utterance(fields, normaliser) for fields in header.corpus["utterances"]]
+    return [utterance_from_json(fields, normaliser) for fields in header.corpus[UTTERANCES]]
 
 
-def _utterance(fields: dict[str, Any], normaliser: Normaliser) -> Utterance:
+def utterance_from_json(fields: Mapping[str, Any], normaliser: Normaliser) -> Utterance:
+    """Return an utterance of a header, to be compared after this normaliser."""
     return Utterance(
         id=fields["id"],
         # In full: the process of an engine may be in another folder by the time it reads the file.

@@ -77,6 +77,18 @@ def check_engines(
     return [inspections[engine] for engine in named]
 
 
+def check_names(engines: Iterable[str]) -> None:
+    """Raise one error for all engines whose name or file is not there; nothing is imported, on no machine."""
+    problems: list[str] = []
+    for engine in dict.fromkeys(engines):
+        try:
+            if not is_server(engine):
+                find_entry(parse_spec(engine))
+        except StopwavError as error:
+            problems.append(str(error))
+    raise_problems(problems)
+
+
 def _check_server(text: str, wanted: bool) -> Inspection:
     """What is known of a server before it is reached."""
     if not wanted:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from stopwav.engines.label import read_label
 from stopwav.errors import StopwavError
 from stopwav.record import Header, Record, read_first_pieces, read_header
 from stopwav.speech.audio_file import duration_s
 from stopwav.speech.corpus import Corpus
+from stopwav.studies.engine_names import engine_settings
 from stopwav.studies.run_folder import paths_in
 from stopwav.studies.spec import StudySpec
 from stopwav.studies.stored_fields import UNREADABLE
@@ -98,9 +100,16 @@ def earlier_speed(engine: str, folder: Path, own: str = "") -> EarlierSpeed | No
             record = read_first_pieces(path, EARLIER_BYTES)
         except StopwavError:  # no run, or a broken one
             continue
-        if study.speeds is not None and (speed := study.speeds(record).get(engine)) is not None:
+        if study.speeds is not None and (speed := _speed_of(engine, study.speeds(record), header)) is not None:
             return EarlierSpeed(*speed, f"{path.name} (stopwav {study.name})")
     return None
+
+
+def _speed_of(engine: str, speeds: Mapping[str, tuple[float, float]], header: Header) -> tuple[float, float] | None:
+    """The speed of an engine, whatever label it has now and had in the run."""
+    setting = read_label(engine).setting
+    names = [name for name, other in engine_settings(header.spec).items() if other == setting]
+    return next((speeds[name] for name in (*names, setting) if name in speeds), None)
 
 
 def _named_like_runs(folder: Path, own: str) -> list[tuple[Path, Study]]:
@@ -115,8 +124,9 @@ def _named_like_runs(folder: Path, own: str) -> list[tuple[Path, Study]]:
 
 def _may_measure(header: Header, engine: str) -> bool:
     """Whether a run may be of an engine; a grid names its device apart, and the oldest runs no settings to try."""
-    names = [*header.spec.get("engines", ()), header.spec.get("engine")]
-    return bool(header.spec.get("explain")) or any(name and f"{engine},".startswith(f"{name},") for name in names)
+    setting = read_label(engine).setting
+    others = engine_settings(header.spec).values()
+    return bool(header.spec.get("explain")) or any(f"{setting},".startswith(f"{other},") for other in others)
 
 
 def measured_basis(engine: str, rtf: float, load_s: float, run: str) -> str:

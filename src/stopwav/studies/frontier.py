@@ -67,7 +67,7 @@ def largest_estimate(frontier: Frontier, utterances: int = LARGEST_BATCH, *, end
     if frontier.fails_at is None:
         reason = f"no more than {LARGEST_BATCH} are tried"
         if utterances < LARGEST_BATCH:
-            reason = f"the corpus has {utterances} utterances"
+            reason = f"the corpus has {utterances} utterance{'' if utterances == 1 else 's'}"
         note = f"at least: nothing failed up to {frontier.fits}, and {reason}"
         return Estimate(fits, fits, n=1, note=note, code="lower-bound")
     return Estimate(fits, fits, fits, n=1, note=note, code=code)

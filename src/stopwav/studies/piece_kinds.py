@@ -42,17 +42,17 @@ def check_pieces(record: Record, kinds: Iterable[PieceKind]) -> None:
     by_name: dict[str | int, list[PieceKind]] = {}
     for kind in kinds:
         by_name.setdefault(kind.name, []).append(kind)
-    for key in record.keys:
-        known = by_name.get(key[0], []) if key else []
-        own = next((kind for kind in known if _fits(key, kind)), None)
-        if own is None:
-            raise WrongValue(f"piece {key_text(key)}: {_misfit(key, known)}", key)
-        # Looked up only where needed: the traces of streams, by far the longest, are checked where they are read.
-        piece = None if own.fields is own.failed_fields is None else record.find(key)
-        if piece is not None:
+    with record.opened() as descriptor:
+        for piece in record.pieces:
+            key = piece.parts
+            known = by_name.get(key[0], []) if key else []
+            own = next((kind for kind in known if _fits(key, kind)), None)
+            if own is None:
+                raise WrongValue(f"piece {key_text(key)}: {_misfit(key, known)}", key)
+            # The traces of streams, by far the longest, are checked where they are read.
             fields = own.fields if piece.status == "ok" else own.failed_fields
             if fields is not None:
-                piece_fields(fields, piece)
+                piece_fields(fields, piece, descriptor)
 
 
 def finish_run(record: Record, missing: Iterable[Key]) -> None:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from stopwav.report.document import Block, Cell, Column, Detail, Note, Row, Section, Table
+from stopwav.report.document import SCREEN, Block, Cell, Column, Detail, Note, Row, Section, Table
 from stopwav.report.text import DASH, counted
 from stopwav.speech.normaliser import STOPWAV, Normaliser
-from stopwav.speech.utterance import Utterance
 from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 
 # A page of many thousand texts opens slowly; `--print-texts` prints all of them.
@@ -20,18 +19,20 @@ MOST_ON_PAGE = 500
 LONGEST_ON_PAGE, WHOLE = 4000, 10_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt of an engine at an utterance: the text with its errors where they are known, or how it failed."""
 
-    utterance: Utterance
+    # The utterance by its id, and its transcript.
+    utterance: str
+    reference: str | None
     text: str | None
     failure: str = ""
     errors: ErrorCount | None = None
     characters: CharacterErrorCount | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RecognisedText:
     """A text of an engine for an utterance, and in how many of how many attempts it was the same.
 
@@ -68,32 +69,35 @@ class RecognisedText:
         }
 
 
-def recognised_texts(name: str, attempts: Iterable[Attempt], *, untrained: bool) -> list[RecognisedText]:
+def recognised_texts(
+    name: str, attempts: Iterable[Attempt], normaliser: Normaliser = STOPWAV, *, untrained: bool
+) -> list[RecognisedText]:
     """Return the texts of one engine by utterance, equal ones once, in the order in which they came."""
     by_utterance: dict[str, list[Attempt]] = {}
     for attempt in attempts:
-        by_utterance.setdefault(attempt.utterance.id, []).append(attempt)
+        by_utterance.setdefault(attempt.utterance, []).append(attempt)
     texts = []
     for key in sorted(by_utterance):
         own = by_utterance[key]
         times = Counter((attempt.text, attempt.failure) for attempt in own)
         for attempt in {(attempt.text, attempt.failure): attempt for attempt in own}.values():
-            reference, text = attempt.utterance.text, attempt.text
+            reference, text = attempt.reference, attempt.text
             counts: tuple[Any, Any] = (None, None)
             if reference is not None and text is not None and not untrained:
-                counts = _counts(attempt, reference, text)
+                counts = _counts(attempt, reference, text, normaliser)
             count = times[(text, attempt.failure)]
-            rules = attempt.utterance.normaliser
-            texts.append(RecognisedText(name, key, reference, text, count, len(own), *counts, attempt.failure, rules))
+            times_of = (count, len(own))
+            texts.append(RecognisedText(name, key, reference, text, *times_of, *counts, attempt.failure, normaliser))
     return texts
 
 
-def _counts(attempt: Attempt, reference: str, text: str) -> tuple[ErrorCount, CharacterErrorCount]:
+def _counts(
+    attempt: Attempt, reference: str, text: str, normaliser: Normaliser
+) -> tuple[ErrorCount, CharacterErrorCount]:
     if attempt.errors is not None and attempt.characters is not None:
         return attempt.errors, attempt.characters
-    rules = attempt.utterance.normaliser
-    words = rules.words(reference), rules.words(text)
-    return count_word_errors(*words), count_character_errors(*words, rules.separator)
+    words = normaliser.words(reference), normaliser.words(text)
+    return count_word_errors(*words), count_character_errors(*words, normaliser.separator)
 
 
 def text_blocks(texts: Sequence[RecognisedText] | None, detail: Detail) -> Iterator[Block]:
@@ -131,7 +135,7 @@ def _long_table(texts: Sequence[RecognisedText]) -> Table:
             lines = [("reference", text.reference), *lines, ("errors", _errors(text))]
         rows += [(text.utterance if number == 0 else "", *line) for number, line in enumerate(lines)]
     cells = tuple(Row(tuple(map(Cell, row))) for row in rows)
-    return Table(columns, cells, title=f"Recognised texts: {texts[0].name}", media=("terminal",))
+    return Table(columns, cells, title=f"Recognised texts: {texts[0].name}", media=SCREEN)
 
 
 def _wide_table(texts: Sequence[RecognisedText], longest: int) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,13 +47,23 @@ def choose_run(name: Path | str, study: str | None = None) -> RunChoice:
 
 
 def choose_pair(a: Path | str, b: Path | str) -> tuple[RunChoice, RunChoice]:
-    """Return the runs of two names, of one study: that of the one that is a file, or of the newest run of `a`."""
-    by_name = Path(b).is_file() and not Path(a).is_file()
-    first = choose_run(b if by_name else a)
-    second = choose_run(a if by_name else b, _study_of(first.path))
-    chosen = (second, first) if by_name else (first, second)
-    if (first.reason or second.reason) and os.path.realpath(first.path) == os.path.realpath(second.path):
-        raise StopwavError(f"{a} and {b} both stand for {first.path}; name an earlier run to compare it with")
+    """Return the runs of two names, as `choose_runs` does."""
+    first, second = choose_runs([a, b])
+    return first, second
+
+
+def choose_runs(names: Sequence[Path | str]) -> list[RunChoice]:
+    """Return the runs of names, of one study: that of the first that is a file, or of the newest run of the first."""
+    leader = next((position for position, name in enumerate(names) if Path(name).is_file()), 0)
+    leading = choose_run(names[leader])
+    study = _study_of(leading.path)
+    chosen = [leading if position == leader else choose_run(name, study) for position, name in enumerate(names)]
+    for position, choice in enumerate(chosen):
+        for other in range(position):
+            both = choice.reason or chosen[other].reason
+            if both and os.path.realpath(choice.path) == os.path.realpath(chosen[other].path):
+                twice = f"{names[other]} and {names[position]} both stand for {choice.path}"
+                raise StopwavError(f"{twice}; name an earlier run to compare it with")
     return chosen
 
 

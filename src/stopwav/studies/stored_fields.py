@@ -92,20 +92,26 @@ class WrongValue(ValueError):
         self.key = key
 
 
-def piece_fields(model: type[Fields], piece: Piece) -> Fields:
-    """Return the data of a piece; a wrong value is an error that names the piece."""
+def piece_fields(model: type[Fields], piece: Piece, descriptor: int | None = None) -> Fields:
+    """Return the data of a piece, by way of the open file where there is one; a wrong value is an error that names it.
+
+    The data are not kept: those of all samples of a corpus would take gigabytes.
+    """
     try:
-        return model.model_validate(piece.data)
+        return model.model_validate(piece.read(descriptor))
     except ValidationError as error:
         raise WrongValue(f"piece {key_text(piece.key)}: {_first_fault(error)}", piece.key) from error
 
 
-def header_fields(model: type[Fields], fields: object, place: str) -> Fields:
-    """Return fields of the header, such as its `corpus`; a wrong value is an error that names the place."""
+def header_fields(model: type[Fields], fields: object, place: str, inside: str = "") -> Fields:
+    """Return fields of the header, such as its `corpus`, or of an object inside of them, such as `utterances.3.`.
+
+    A wrong value is an error that names the place.
+    """
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise WrongValue(f"{place} of the header: {_first_fault(error)}") from error
+        raise WrongValue(f"{place} of the header: {inside}{_first_fault(error)}") from error
 
 
 def stored_spec(model: type[Spec], header: Header) -> Spec:

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stopwav.errors import StopwavError, suggestion
+from stopwav.plugins import entry_points
 
 if TYPE_CHECKING:
     from stopwav.record import Record, Result
@@ -170,12 +170,16 @@ class StudyRun:
         There, and where every metric is asked for, are the words that were taken for each other.
         """
         with self._reading("results"):
+            from stopwav.report.document import Note
             from stopwav.studies.budget import rounds_text
+            from stopwav.studies.engine_names import label_line
 
             document = self.study.document(self, detail)
             if document.record is not None:
                 document = replace(document, rounds=rounds_text(document.record, piece_kinds(document.record)))
             blocks = [*document.blocks]
+            if document.record is not None and (line := label_line(document.record.header.spec)):
+                blocks.append(Note(line))
             # Imported when needed, as above.
             if detail.page or detail.every_metric:
                 from stopwav.studies.confusions import confusion_blocks
@@ -219,7 +223,7 @@ def lazily(module: str, name: str) -> Callable[..., Any]:
 
 def study_names() -> list[str]:
     """Return the names of all studies, those of other packages last."""
-    return list(dict.fromkeys([*LISTED, *(point.name for point in entry_points(group=GROUP))]))
+    return list(dict.fromkeys([*LISTED, *(point.name for point in entry_points(GROUP))]))
 
 
 def find_study(name: str) -> Study:
@@ -228,7 +232,7 @@ def find_study(name: str) -> Study:
         module, _, attribute = LISTED[name][1].partition(":")
         study: Study = getattr(import_module(module), attribute)
         return study
-    for point in entry_points(group=GROUP):
+    for point in entry_points(GROUP):
         if point.name == name:
             loaded: Study = point.load()
             return loaded

@@ -9,7 +9,8 @@ from stopwav.measure.meter import Counter, Meter, Meters, NoMeter
 from stopwav.piece import Piece
 from stopwav.studies.compare import engine_runner, passes
 from stopwav.studies.compare.engine_rounds import EngineRounds, Work
-from stopwav.studies.compare.pieces import inputs_of, length_place
+from stopwav.studies.compare.pieces import length_place
+from stopwav.studies.compare.samples import inputs_of
 
 
 def meter_steadily(patch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,7 @@ def test_energy_gross_and_net_by_hand(tmp_path: Path) -> None:
     assert change.value == pytest.approx(2)
     assert verdict(record, "energy_per_utterance_gross", 100).change.verdict == "more"
     assert stopwav.card(record).pareto.axes == ("wer", "rtf", "energy_per_audio_s_gross")
-    printed = command("report", record.path).stdout
+    printed = command("report", record.path, "--all").stdout
     assert "Energy per utterance over the length of the input, gross, J" in printed
     assert "energy: total by bench" in printed
 
@@ -223,7 +223,7 @@ def test_the_counter_resolution_is_shown_with_its_numbers(tmp_path: Path) -> Non
     record = cross_checked(tmp_path, 0.98, resolution=resolution)
     length, _ = of_kind(record, "length")
     assert (length.metrics["counter_step"].value, length.metrics["counter_interval"].value) == (7.74, 0.1004)
-    printed = " ".join(command("report", record.path).stdout.split())
+    printed = " ".join(command("report", record.path, "--all").stdout.split())
     assert "energy: gpu by bench (steps of 7.7 J or more, every 100 ms)" in printed
     assert "sampled / counted* 0.98" in printed
 

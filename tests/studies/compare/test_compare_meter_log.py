@@ -157,7 +157,7 @@ def test_a_board_is_compared_by_its_only_sensor_and_its_sampling_is_named(
     record = run(["fake,batch_ms=5"], tmp_path, energy=True, energy_time_s=0.2)
     for engine in engines(record):
         assert engine.metrics[ENERGY].note.startswith("ina219 by INA (power sampled every ")
-    printed = command("report", record.path).stdout
+    printed = command("report", record.path, "--all").stdout
     assert "ina219 by INA (power sampled every" in " ".join(printed.split())
 
 

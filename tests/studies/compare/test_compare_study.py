@@ -74,7 +74,7 @@ def test_a_torch_engine_has_parameters_operations_and_tokens(tmp_path: Path) -> 
     assert one.metrics["emitted_tokens"].value == pytest.approx(50 * one.params["audio_s"], abs=1)  # type: ignore[operator]
     card = stopwav.card(record)
     assert card.pareto.left_out == ((tied, "untrained"),)
-    printed = command("report", record.path).stdout
+    printed = command("report", record.path, "--all").stdout
     assert "shared, counted once: embedding.weight = output.weight" in printed
     assert "untrained" in printed
 

@@ -164,8 +164,8 @@ def test_an_unfinished_round_is_left_out() -> None:
 def test_engines_on_one_side_only_are_listed() -> None:
     compared = stopwav.diff(synthetic_run(1, names=["x", "y"]), synthetic_run(2, names=["y", "z"]))
     assert (compared.only_a, compared.only_b, [item.name for item in compared.items]) == (("x",), ("z",), ["y"])
-    with pytest.raises(stopwav.StopwavError, match="no engine in common: x against y"):
-        stopwav.diff(synthetic_run(1, names=["x"]), synthetic_run(2, names=["y"]))
+    with pytest.raises(stopwav.StopwavError, match=r"no engine in common: x, y against z, w.*label"):
+        stopwav.diff(synthetic_run(1, names=["x", "y"]), synthetic_run(2, names=["z", "w"]))
 
 
 @pytest.mark.parametrize(
@@ -312,12 +312,13 @@ def test_the_command_prints_a_table_markdown_or_json(tmp_path: Path) -> None:
     b = saved(synthetic_run(2, slowdown=0.1), tmp_path / "b.jsonl")
     table = command("diff", a, b)
     assert table.code == 0, table.stderr
-    assert "unpaired" in table.stdout
+    assert table.stdout.startswith("engine: slower in ")
+    assert "unpaired" in command("diff", a, b, "--all").stdout
     assert "slower in" in table.stdout
     assert max(len(line) for line in table.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert "| real-time factor |" in command("diff", a, b, "--markdown").stdout
     printed = json.loads(command("diff", a, b, "--json", "--threshold", "20%").stdout)
-    assert set(printed) == {"stopwav", "study", "a", "b", "forced", "remarks", "only_a", "only_b", "results"}
+    assert set(printed) == {"stopwav", "study", "a", "b", "forced", "remarks", "models", "only_a", "only_b", "results"}
     rtf = next(change for change in printed["results"][0]["changes"] if change["metric"] == "rtf")
     assert (rtf["verdict"], rtf["threshold"], rtf["by"]) == ("small difference", 0.2, "ratio")
 
@@ -333,7 +334,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
     forced = command("diff", a, b, "--force")
     assert forced.code == 0
     assert "compared by force: other machine" in forced.stdout
-    hostile = saved(synthetic_run(3, names=[HOSTILE]), tmp_path / "c.jsonl")
+    hostile = saved(synthetic_run(3, names=[HOSTILE, "x"]), tmp_path / "c.jsonl")
     refused = command("diff", a, hostile)
     assert (refused.code, len(refused.stderr.splitlines()), "\x1b" in refused.stderr) == (2, 1, False)
     assert command("diff", a, b, "--threshold", "5").code == 2

@@ -114,12 +114,20 @@ def test_a_module_that_is_gone_is_named_and_not_missing(tmp_path: Path) -> None:
     assert stopwav.gate(before, other).passed
 
 
-def test_other_batches_or_another_model_are_refused(tmp_path: Path) -> None:
+def test_other_batches_are_refused_and_another_model_by_a_gate(tmp_path: Path) -> None:
     before, after = runs("step", tmp_path)
-    for setting, value, told in (("seed", 7, "other batches"), ("model", "another", "other model")):
+
+    def other(setting: str, value: object) -> Record:
         header = after.header.model_copy(update={"spec": {**after.header.spec, setting: value}})
-        with pytest.raises(stopwav.StopwavError, match=told):
-            stopwav.diff(before, Record(after.path, header, after.pieces, complete=True))
+        return Record(after.path, header, after.pieces, complete=True)
+
+    with pytest.raises(stopwav.StopwavError, match="other batches"):
+        stopwav.diff(before, other("seed", 7))
+    with pytest.raises(stopwav.StopwavError, match="other model"):
+        stopwav.gate(before, other("model", "another"))
+    compared = stopwav.diff(before, other("model", "another"))
+    assert [pair.setting_b for pair in compared.models] == ["another"]
+    assert any("another in b" in remark for remark in compared.remarks)
 
 
 def test_a_loss_that_became_wrong_fails(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import stopwav
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.studies.budget import spent_s
-from stopwav.studies.diff.document import gate_document
 from stopwav.studies.diff.gate import CONDITIONS, Gate
+from stopwav.studies.diff.gate_document import gate_document
 from stopwav.studies.diff.race import Terms, gate_race, is_decided, judge_race
 
 ROUNDS = 12

@@ -49,7 +49,7 @@ def made_up(
     **spec: Any,
 ) -> Record:
     """A run whose round `i` of a cell took `time_s(cell, i)` seconds, or ended with that status."""
-    full = GridSpec(engine="made-up", rounds=rounds, **spec)
+    full = GridSpec(**{"engines": ["made-up"], **spec}, rounds=rounds)
     count = len(list(folder.glob("grid-*")))
     header = Header(
         stopwav="0.1.0",

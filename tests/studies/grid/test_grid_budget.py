@@ -55,13 +55,13 @@ SMALL, MIDDLE, LARGE = GridCell(1, 1), GridCell(8, 1), GridCell(64, 1)
 def test_the_sweep_shares_a_quarter_of_the_budget_after_the_calls_that_fit() -> None:
     """Of 100 s, 25 are for the sweep and 20 of them planned: 1 s × 2 + 8 s are calls, and two cells share the rest."""
     budget = Budget(100.0, 0.0, Hands())
-    costs = Costs({SMALL: 1.0}, load_s=1.0)
+    costs = Costs({SMALL: 1.0}, {"": 1.0})
     assert costs.call_s(MIDDLE) == 8
     assert sweep_visit_s(budget, costs, [SMALL, MIDDLE, LARGE]) == pytest.approx(1 + (20 - 2 - 8) / 2)
     # One whose call alone takes longer than the quarter is called once.
     assert sweep_visit_s(budget, costs, [LARGE]) == pytest.approx(64)
     # Nothing is known before the first call.
-    assert sweep_visit_s(budget, Costs({}, 3.0), [SMALL, MIDDLE]) == pytest.approx(25 / 4)
+    assert sweep_visit_s(budget, Costs({}, {"": 3.0}), [SMALL, MIDDLE]) == pytest.approx(25 / 4)
 
 
 def test_cells_come_in_the_order_of_what_they_cost() -> None:
@@ -111,7 +111,7 @@ def test_one_process_decides_nothing_and_a_few_rounds_do(tmp_path: Path) -> None
     four = budgeted(tmp_path / "four", {SMALL: [0.05, 0.051, 0.049, 0.05]})
     (cell,) = by_place(four).values()
     assert (cell.params["real_time"], cell.params["rounds"]) == ("above", 4)
-    shown = " ".join(command("report", four.path).stdout.split())
+    shown = " ".join(command("report", four.path, "--all").stdout.split())
     assert "confidence sequence, valid at any stop" in shown
 
 

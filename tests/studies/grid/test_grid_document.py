@@ -32,7 +32,7 @@ def record(tmp_path: Path) -> Record:
 
 
 def test_the_terminal_shows_pace_memory_and_how_cells_ended(record: Record) -> None:
-    printed = command("report", record.path)
+    printed = command("report", record.path, "--all")
     lines = [line.split() for line in printed.stdout.splitlines()]
     assert ["×", "1", "×", "4", "×", "8"] in lines
     assert ["1", "s", "20.0", "0.50", "✗", "0.50", "✗"] in lines
@@ -137,7 +137,8 @@ def test_a_cell_whose_interval_includes_real_time_is_undecided(tmp_path: Path) -
     def seconds(cell: GridCell, index: int) -> float:
         return cell.audio_s * {1: 0.5, 2: (0.8, 1.0, 1.2)[index % 3], 4: 2.0}[cell.batch_size]
 
-    mixed = command("report", made_up(tmp_path, seconds, durations=[1], batch_sizes=[1, 2, 4], rounds=3).path).stdout
+    run = made_up(tmp_path, seconds, durations=[1], batch_sizes=[1, 2, 4], rounds=3)
+    mixed = command("report", run.path, "--all").stdout
     assert "? undecided, as the interval includes RTFx 1 or there is none: 1 of 3 cells" in " ".join(mixed.split())
     assert "Slower than real time in 1 of 3 measured cells, undecided in 1, from RTFx" in " ".join(mixed.split())
     alone = made_up(tmp_path, seconds, durations=[1], batch_sizes=[2], rounds=3)

@@ -232,8 +232,8 @@ def test_an_engine_that_knows_devices_is_told_which(device: str | None, tmp_path
     path = tmp_path / "own.py"
     path.write_text("class Own:\n    def __init__(self, device='own'): ...\n")
     spec = GridSpec(engine=f"{path}:Own", device=device)
-    assert engine_of(spec) == (f"{path}:Own,device={device}" if device else f"{path}:Own")
-    assert device_of(spec) == (device or "cpu")
+    assert engine_of(spec, "") == (f"{path}:Own,device={device}" if device else f"{path}:Own")
+    assert device_of(spec, "") == (device or "cpu")
 
 
 def test_a_batch_must_be_answered_in_full(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def table_of(text: str) -> str:
 
 
 def test_the_best_stands_first_with_its_gain_and_verdict() -> None:
-    text = printed(shown(EXPLANATION)).partition("What would help")[2]
+    text = printed(shown(EXPLANATION), every_metric=True).partition("What would help")[2]
     assert text.index("segment=8") < text.index("dtype=int8") < text.index("beam=1")
     assert "-84" in text, "80 ms of the algorithm and a tenth of 41 ms"
     assert "faster" in text

@@ -59,7 +59,7 @@ def test_undecided_is_said_wherever_it_is_shown(undecided: Path) -> None:
     assert (verdict["value"], verdict["note"]) == (None, why)
     rows = list(csv.DictReader(io.StringIO(command("report", undecided, "--csv").stdout)))
     assert [(row["value"], row["note"]) for row in rows if row["metric"] == "keeps_up"] == [("", why)] * 2
-    printed = " ".join(command("report", undecided).stdout.split())
+    printed = " ".join(command("report", undecided, "--all").stdout.split())
     assert re.search(r"keeps up undecided undecided", printed)
     assert f"{why}: keeps up" in printed
     assert re.search(rf"first: whether it keeps up is {why} \(RTF [\d.]+ \[", printed)
@@ -79,7 +79,7 @@ def test_what_rests_on_three_processes_is_rough_in_every_medium(undecided: Path,
     rows = list(csv.DictReader(io.StringIO(command("report", undecided, "--csv").stdout)))
     assert {row["rough"] for row in rows if row["metric"] == "load_time"} == {"true"}
     assert {row["rough"] for row in rows if row["metric"] == "rtf"} == {"false"}
-    assert legend in command("report", undecided).stdout  # of the verdicts between the two engines
+    assert legend in command("report", undecided, "--all").stdout  # of the verdicts between the two engines
     alone = saved(synthetic_run(1, rounds=3, names=("first",)), tmp_path / "alone.jsonl")
     assert legend not in command("report", alone).stdout  # no such number is shown
     for option in [(), ("--markdown",)]:

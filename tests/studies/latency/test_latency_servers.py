@@ -209,7 +209,7 @@ def test_the_network_of_a_protocol_without_ping_is_unknown_and_not_zero(
     # All else is the server's, so that the parts still add up.
     parts = [unknown[f"waterfall_{part}"].value or 0.0 for part in WATERFALL]
     assert sum(parts) == pytest.approx(unknown["word_latency_mean"].value)
-    assert "the protocol has no ping" in " ".join(command("report", path).stdout.split())
+    assert "the protocol has no ping" in " ".join(command("report", path, "--all").stdout.split())
 
 
 def test_what_needs_a_process_says_so(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_run_through_a_server_is_reported_and_compared(tiny_corpus: MakeCorpus
     assert [result["status"] for result in printed["results"]] == ["ok", "ok"]
     assert command("report", record.path, "--trace", tmp_path / "trace.json").code == 0
     # The engine in a process has a real-time factor, and the server it is compared with none.
-    shown = command("report", record.path).stdout
+    shown = command("report", record.path, "--all").stdout
     assert "Against" in shown
     assert "real-time factor (RTF), ×" not in " ".join(shown.split())
     compared = json.loads(command("diff", record.path, record.path, "--json").stdout)["results"]

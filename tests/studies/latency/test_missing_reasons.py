@@ -18,7 +18,7 @@ def reasons(*changed: dict[str, Estimate]) -> tuple[str, ...]:
         for result, metrics in zip(found, changed, strict=True)
     ]
     blocks = study_run(record, results).document(Detail()).blocks
-    return next(block.reasons for block in blocks if isinstance(block, Missing))
+    return next(block.reasons for block in blocks if isinstance(block, Missing) and "brief" not in block.media)
 
 
 def worth(count: int) -> Estimate:

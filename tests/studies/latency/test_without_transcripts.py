@@ -79,7 +79,7 @@ def test_the_others_have_errors_and_word_latency(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [0, 2])
 def test_every_medium_shows_them(tmp_path: Path, kept: int) -> None:
     run = study_run(Record.read(without(tmp_path, kept)))
-    text, page_text = printed(run), page(run)
+    text, page_text = printed(run, every_metric=True), page(run)
     assert text.count("! no-transcript") == 1
     assert ("no transcripts" in text) == (kept == 0)
     assert "word error rate (WER), %" in text

@@ -135,6 +135,24 @@ def test_a_machine_that_is_set_up_otherwise_is_an_error_before_anything_is_measu
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("engines", "said"),
+    [
+        (["fake", "fkae"], "^unknown engine 'fkae': did you mean 'fake'"),
+        (["nowhere/mine.py:Mine", "fkae"], "^2 engines .* no file 'nowhere/mine.py'; .* unknown engine 'fkae'"),
+    ],
+)
+@pytest.mark.parametrize("study", ["latency", "compare"])
+def test_an_engine_that_is_not_there_is_an_error_before_a_machine_is_lent(
+    study: str, engines: list[str], said: str, tmp_path: Path, cluster_of: Callable[..., HomeCluster]
+) -> None:
+    cluster = cluster_of(HomeMachine("idle"))
+    with pytest.raises(StopwavError, match=said):
+        SmallStudy(study, tmp_path).run(tmp_path / "runs", engines=engines, on="ray")
+    assert cluster.machines[0].lent == 0
+    assert not (tmp_path / "runs").exists()
+
+
 def test_machines_that_die_at_once_are_no_endless_loop(tmp_path: Path, cluster_of: Callable[..., HomeCluster]) -> None:
     cluster_of(*(HomeMachine(f"m{number}", lambda method, arguments: True) for number in range(9)))
     with pytest.raises(StopwavError, match="3 machines were lost before they began, m2 last: it was switched off"):

@@ -48,7 +48,7 @@ def run(engine: str, places: dict[str, Any], settings: dict[str, Any]) -> Record
 def test_by_the_clock_it_measures_what_the_script_says(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 6.0)
+    monkeypatch.setattr(short_levels.plan, "THOROUGH_S", 8.0)
     monkeypatch.setattr(short_levels.plan, "PATIENCE_S", 1.0)
     monkeypatch.setattr(short_levels.schedule, "SHORTEST_RAMP_S", 0.5)
     engine = script(tmp_path)
@@ -57,10 +57,10 @@ def test_by_the_clock_it_measures_what_the_script_says(
     metrics = level.metrics
     assert level.params["verdict"] in ("holds", "invalid")
     assert (metrics["wer"].value, metrics["failed"].value, metrics["unfinished"].value) == (0, 0, 0)
-    # The schedule: a session follows the other after an eighth of a second on average, for six seconds.
+    # The schedule: a session follows the other after an eighth of a second on average, for eight seconds.
     sessions = metrics["sessions"].value
     assert sessions is not None
-    assert sessions == pytest.approx(6.0 / (SECONDS + 0.125), abs=2)
+    assert sessions == pytest.approx(8.0 / (SECONDS + 0.125), abs=2)
     if level.params["verdict"] == "invalid":
         pytest.skip("this machine keeps the client from its schedule")
     # Both words are seen as soon as the chunk that ends them has been worked on.

@@ -49,7 +49,7 @@ def raising(logits, *rest):
 calls = itertools.count()
 
 def unsteady(*inputs):  # by far more than a rounding, and by far less than what is wrong
-    return plain_loss(*inputs) * (1 + 1e-4 * (next(calls) % 2))
+    return plain_loss(*inputs) * (1 + 2e-5 * (next(calls) % 2))
 """
 
 

@@ -105,7 +105,7 @@ def test_a_verdict_names_its_rule(record: Record) -> None:
 
 def test_the_terminal_shows_the_table_of_the_field(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    printed = command("report", record.path)
+    printed = command("report", record.path, "--all")
     lines = [line.split() for line in printed.stdout.splitlines()]
     starts = [line[:2] for line in lines]
     order = [
@@ -138,13 +138,18 @@ def test_the_largest_batch_fits_80_columns_in_one_table(tmp_path: Path, monkeypa
     lines = command("report", record.path).stdout.splitlines()
     assert max(map(len, lines[:-1])) <= 80
     (head,) = [line.split() for line in lines if line.split()[:1] == ["rank"]]
+    assert head[-1] == "batch"
+    assert "forward" not in head
+    lines = command("report", record.path, "--all").stdout.splitlines()
+    head = next(line.split() for line in lines if line.split()[:1] == ["rank"])
     assert head == ["rank", "loss", "ms", "forward", "backward", "memory", "error", "batch"]
 
 
 def test_times_of_seconds_are_written_without_exponents(tmp_path: Path) -> None:
     record = made_up(tmp_path, lambda *_: 1.5234, checks={"slow": checked()})
     page = tmp_path / "page.html"
-    printed = command("report", record.path, "--html", page)
+    assert command("report", record.path, "--html", page).stdout == ""
+    printed = command("report", record.path)
     (memory,) = [chart for name, chart in StudyRun(record).charts.items() if name == "memory"]
     assert "slow 1523 ms, 100 MB" in memory.description
     assert "e+0" not in printed.stdout

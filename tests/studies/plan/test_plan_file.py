@@ -72,7 +72,7 @@ def test_what_yaml_takes_for_a_time_or_a_date_is_text_here(text: str) -> None:
 
 
 def test_a_list_of_numbers_may_be_written_as_its_flag_takes_it() -> None:
-    wanted = {"engine": "fake", "durations": [1.0, 2.5], "batch_sizes": [4]}
+    wanted = {"engines": ["fake"], "durations": [1.0, 2.5], "batch_sizes": [4]}
     for text in ("durations: '1,2.5', batch-sizes: 4", "durations: [1, 2.5], batch_sizes: [4]"):
         (run,) = planned(f"studies: [{{grid: {{engine: fake, {text}}}}}]")
         assert run.arguments == wanted
@@ -125,7 +125,7 @@ studies:
     found = [(run.arguments["pace"], run.arguments["chunk_ms"]) for run in planned(text)]
     assert found == [("virtual", 100.0), ("virtual", 200.0), ("real", 100.0), ("real", 200.0)]
     text = "studies: [{grid: {matrix: {beam: [1, 2]}, engine: 'fake,beam={beam}'}}]"
-    assert [run.arguments["engine"] for run in planned(text)] == ["fake,beam=1", "fake,beam=2"]
+    assert [run.arguments["engines"] for run in planned(text)] == [["fake,beam=1", "fake,beam=2"]]
 
 
 LATENCY = "studies:\n  - latency:\n      engines: [fake]\n      "

@@ -53,7 +53,7 @@ profiling_dimensions:
   export_logs: True
 """
     assert read(tmp_path / "recipe", text) == {
-        "engine": "speechbrain:speechbrain/some-model,type=EncoderASR",
+        "engines": ["speechbrain:speechbrain/some-model,type=EncoderASR"],
         "durations": [1, 2.5, 32],
         "batch_sizes": [1, 4, 8],
         "audio": str(tmp_path / "recipe" / ".." / "samples" / "speech.flac"),
@@ -73,11 +73,11 @@ def test_what_it_does_not_say_is_as_in_speechbrains_script(tmp_path: Path) -> No
 
 def test_a_model_beside_the_file_is_found_from_it(tmp_path: Path) -> None:
     text = "pretrained_model: {source: model, type: EncoderASR, savedir: kept}"
-    assert read(tmp_path, text)["engine"] == "speechbrain:model,type=EncoderASR"
+    assert read(tmp_path, text)["engines"] == ["speechbrain:model,type=EncoderASR"]
     for folder in ("kept", "model"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "hyperparams.yaml").touch()
-        assert read(tmp_path, text)["engine"] == f"speechbrain:{tmp_path / folder},type=EncoderASR"
+        assert read(tmp_path, text)["engines"] == [f"speechbrain:{tmp_path / folder},type=EncoderASR"]
 
 
 def test_references_are_replaced_as_text(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ profiling_dimensions:
   example_audio: !ref <folder>/a.wav
 """
     found = read(tmp_path, text)
-    assert found["engine"] == "speechbrain:speechbrain/some-model,type=EncoderASR"
+    assert found["engines"] == ["speechbrain:speechbrain/some-model,type=EncoderASR"]
     assert found["batch_sizes"] == [1, 4]
     assert Path(found["audio"]) == tmp_path / "a.wav"
 
@@ -147,7 +147,7 @@ def test_a_plan_file_may_name_a_recipe_and_what_it_says_itself_wins(tmp_path: Pa
     plan.write_text(f"studies:\n  - grid: {{engine: {recipe}, batch-sizes: [7], rounds: 1}}\n")
     (run,) = read_plan(plan)
     assert run.arguments == {
-        "engine": "speechbrain:some/model,type=EncoderASR",
+        "engines": ["speechbrain:some/model,type=EncoderASR"],
         "durations": [3],
         "batch_sizes": [7],
         "audio": "noise",
@@ -172,7 +172,7 @@ def test_any_text_is_a_recipe_or_an_error_in_one_line(tmp_path: Path, text: str)
     for content in (text, f"{DIMENSIONS}{text}", f"{DIMENSIONS}example_audio: !ref {text}"):
         said = ""
         try:
-            assert read(tmp_path, content)["engine"]
+            assert read(tmp_path, content)["engines"]
         except StopwavError as error:
             said = str(error)
         assert len(said.splitlines()) <= 1

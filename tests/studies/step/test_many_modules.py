@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import command
-from shown_runs import page, printed
+from shown_runs import markdown, page, printed
 from synthetic_steps import deep, flat, made_up_step, repeated
 
 import stopwav
@@ -95,7 +95,8 @@ def test_a_page_of_many_rows_says_what_it_leaves_out(tmp_path: Path) -> None:
     assert sentence in html
     assert "every metric of these rows alone" in html
     assert html.count("part799") == 0
-    text = printed(run, width=200)
+    assert len(printed(run, width=200).splitlines()) < 30
+    text = markdown(run)
     assert sentence in text
     assert len(text.splitlines()) < MOST_ROWS + 50
     # The rest is where the sentence says.
@@ -116,4 +117,5 @@ def test_of_many_rows_those_are_shown_that_take_most_and_the_rows_around_them(tm
 def test_few_rows_are_all_shown_without_a_word(tmp_path: Path) -> None:
     run = StudyRun(made_up_step(tmp_path, flat(20)))
     assert "Shown:" not in page(run)
-    assert "part19" in printed(run)
+    assert "part19" in printed(run, every_metric=True)
+    assert "part19" in markdown(run)

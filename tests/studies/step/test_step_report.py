@@ -16,8 +16,8 @@ from stopwav.report.chart import chart_svg
 from stopwav.report.document import Detail
 from stopwav.report.markdown import render_markdown
 from stopwav.report.terminal import bar, print_document
+from stopwav.studies.step.comparison_document import step_comparison
 from stopwav.studies.step.definitions import DEFINITIONS
-from stopwav.studies.step.document import step_comparison
 from stopwav.studies.step.run import step
 from stopwav.studies.step.tree import StepTree
 from stopwav.studies.study import StudyRun
@@ -58,7 +58,8 @@ def run(record: Record) -> StudyRun:
 def printed(run: StudyRun, width: int = 80, **detail: object) -> str:
     console = Console(width=width, force_terminal=False, markup=False, highlight=False)
     with console.capture() as captured:
-        print_document(run.document(Detail(**detail)), console)  # type: ignore[arg-type]
+        every = bool(detail.get("every_metric"))
+        print_document(run.document(Detail(**detail)), console, every_metric=every)  # type: ignore[arg-type]
     return captured.get()
 
 
@@ -81,7 +82,8 @@ def test_the_tree_folds_layers_and_unfolds_them(run: StudyRun) -> None:
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_terminal_cuts_no_number(run: StudyRun, width: int) -> None:
-    text = printed(run, width)
+    assert "Peak memory" in printed(run, width)
+    text = printed(run, width, every_metric=True)
     assert "layers.* ×3" in text
     assert all(len(line) <= width for line in text.splitlines())
     row = next(line for line in text.splitlines() if "layers.*" in line)
@@ -90,7 +92,7 @@ def test_the_terminal_cuts_no_number(run: StudyRun, width: int) -> None:
     assert "Peak memory" in text
     assert "Profiling overhead" in text
     assert "20 % padding" in " ".join(text.split())
-    assert ("parameters" in text) == (width == 140)
+    assert ("parameters" in text.partition("By phase")[0]) == (width == 140)
     assert "layers.1" in printed(run, width, unfold=True)
 
 

@@ -115,9 +115,11 @@ def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], rate
         y=alt.Y("cost:Q", scale=scale, title=cost_title, axis=cost_axis),
     )
     own = base.encode(color=colour(names, shown))
-    across = own.mark_rule(strokeWidth=1.5).encode(x=alt.X("rtfx_low:Q", scale=log, title=rtfx_title), x2="rtfx_high:Q")
+    across = own.mark_rule(strokeWidth=1.5).encode(
+        x=alt.X("rtfx_low:Q", scale=log, title=rtfx_title), x2=alt.X2("rtfx_high:Q")
+    )
     upward = own.mark_rule(strokeWidth=1.5).encode(
-        y=alt.Y("cost_low:Q", scale=scale, title=cost_title), y2="cost_high:Q"
+        y=alt.Y("cost_low:Q", scale=scale, title=cost_title), y2=alt.Y2("cost_high:Q")
     )
     rings = base.transform_filter("datum.member").mark_point(
         filled=False, shape="circle", size=RING_SIZE, strokeWidth=1.5, stroke=ink("ink"), opacity=1
@@ -128,7 +130,9 @@ def _places(rows: list[dict[str, Any]], names: list[str], shown: list[str], rate
         alt.Tooltip("cost:Q", title=cost_title, format=VALUES if by_errors else ",d"),
     ]
     marks = own.mark_point(filled=True, size=MARK_SIZE, opacity=1).encode(shape=shape(names, shown), tooltip=tooltip)
-    letters = base.mark_text(align="left", dx=14, dy=-12, fontSize=12, fill=ink("ink")).encode(text="letter:N")
+    letters = base.mark_text(align="left", dx=14, dy=-12, fontSize=12, fill=ink("ink")).encode(
+        text=alt.Text("letter:N")
+    )
     return spec_of(alt.layer(across, upward, rings, marks, letters), PARETO_HEIGHT)
 
 
@@ -155,11 +159,13 @@ def _length_chart(comparison: Comparison, curve: Curve) -> Chart | None:
     base = chart_of([row for row in rows if row["engine"] in shown]).encode(x=x, color=colour(names, shown))
     thin = chart_of(fits).mark_line(strokeWidth=0.75, stroke=ink("muted"))
     layers = [
-        *([thin.encode(x=x, y=y, detail="engine:N")] if fits else []),
+        *([thin.encode(x=x, y=y, detail=alt.Detail("engine:N"))] if fits else []),
         base.mark_line(strokeWidth=1.5).encode(y=y),
         base.mark_point(filled=True, size=60, opacity=1).encode(y=y, shape=shape(names, shown), tooltip=tooltip),
         # Last, as the legend of a file takes the strength of its colours from the first; it covers nothing.
-        base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", scale=log_scale(amounts), title=title), y2="high:Q"),
+        base.mark_area(opacity=0.2).encode(
+            y=alt.Y("low:Q", scale=log_scale(amounts), title=title), y2=alt.Y2("high:Q")
+        ),
     ]
     drawn = "bands: 95 % interval; thin lines: scaling fit" if fits else "bands: 95 % interval"
     description = f"Points: measured; {drawn}; both axes logarithmic. {_curve_text(comparison, curve)}"
@@ -260,5 +266,5 @@ def _bars(rows: Sequence[dict[str, Any]], names: list[str], shown: list[str]) ->
     )
     tooltip = [alt.Tooltip("engine:N"), alt.Tooltip("module:N"), alt.Tooltip("text:N", title="parameters")]
     bars = base.mark_bar(height=ROW_HEIGHT // 2).encode(color=colour(names, shown), tooltip=tooltip)
-    numbers = base.mark_text(align="left", dx=6, fontSize=11, fill=ink("ink")).encode(text="text:N")
+    numbers = base.mark_text(align="left", dx=6, fontSize=11, fill=ink("ink")).encode(text=alt.Text("text:N"))
     return spec_of(alt.layer(bars, numbers), ROW_HEIGHT * len(rows) + 20)

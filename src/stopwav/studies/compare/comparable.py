@@ -11,8 +11,9 @@ from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record
 from stopwav.stats import Estimate
 from stopwav.studies.comparable import Comparable, ComparableItem, Errors, NoValue, RoundMetric, Values
 from stopwav.studies.compare.energy import Energy, joules_by_round
-from stopwav.studies.compare.pieces import EngineData, Sample
+from stopwav.studies.compare.pieces import EngineData
 from stopwav.studies.compare.run_data import RunData, read_run
+from stopwav.studies.compare.samples import Sample
 from stopwav.studies.compare.verdicts import ENERGY, ENERGY_AT_LENGTH, joules_per_audio_s
 from stopwav.studies.definition import NO_SPACES, NO_WORDS
 from stopwav.studies.error_rates import CER, WER
@@ -137,6 +138,8 @@ COMPARABLE = Comparable(
     ),
     items=_items,
     item_settings=_engine_settings,
+    model_settings=("precision", "device"),
+    races=True,
     error_rates=(WER, CER),
     rounds_add_utterances=True,
 )

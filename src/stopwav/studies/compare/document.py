@@ -8,6 +8,8 @@ from typing import Any
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, Result
 from stopwav.report.document import (
+    BRIEF,
+    EVERYWHERE,
     PAGE,
     TEXT,
     Block,
@@ -23,6 +25,7 @@ from stopwav.report.document import (
     Section,
     Source,
     Table,
+    in_detail,
 )
 from stopwav.report.text import counted, format_bytes, format_interval, format_value, listed
 from stopwav.stats import Estimate, Rule
@@ -59,6 +62,8 @@ _INTERVALS: dict[Rule, str] = {
     "fixed": "Student's t on log ratios",
     "anytime": "confidence sequence on log ratios, valid at any stop",
 }
+# The rows that a terminal begins with.
+BRIEF_SUMMARY = ("parameters", "latency_mean", "rtf", "rtfx", "energy_per_audio_s_gross", "wer", "cer")
 # Three engines make three pairs, four make six: more are left to the table of verdicts.
 MOST_PAIRS_IN_WORDS = 3
 # Engines differ in their options and have long names: more of them make no title.
@@ -81,7 +86,7 @@ def compare_document(run: StudyRun, detail: Detail) -> Document:
             *verdict_blocks(comparison),
             *expectation_blocks(comparison.card.expectations),
             *pareto_blocks(comparison),
-            Section("Over the length of the input", tuple(_over_length(comparison))),
+            Section("Over the length of the input", in_detail(_over_length(comparison))),
             *_parameters(comparison),
         ),
         findings=tuple(findings_of(comparison)),
@@ -120,22 +125,25 @@ def _summary(comparison: Comparison) -> Iterator[Block]:
         for index, engine in enumerate(engines)
     ]
     # A page has room for names; elsewhere the list of engines has them.
-    yield Table((Column("", "left"), *letters), tuple(_summary_rows(comparison, page=False)), media=TEXT)
+    every_row = tuple(_summary_rows(comparison, page=False))
+    yield Table((Column("", "left"), *letters), tuple(_summary_rows(comparison, page=False, brief=True)), media=BRIEF)
+    yield from in_detail([Table((Column("", "left"), *letters), every_row, media=TEXT)])
     yield Table((Column("", "left"), *titles), tuple(_summary_rows(comparison, page=True)), media=PAGE)
     yield Note("In square brackets: 95 % confidence interval.", media=PAGE)
-    yield Note(length_note(comparison))
+    yield Missing(tuple(_brief_reasons(comparison)), media=BRIEF)
+    yield from in_detail([Note(length_note(comparison))])
     if reasons := tuple(_missing_reasons(comparison)):
-        yield Missing(reasons)
+        yield from in_detail([Missing(reasons)])
         why = f"Why numbers or intervals are missing: {counted(len(reasons), 'reason')}"
         yield Section(why, (Missing(reasons, media=PAGE),), folded=True, media=PAGE)
 
 
-def _summary_rows(comparison: Comparison, *, page: bool) -> Iterator[Row]:
+def _summary_rows(comparison: Comparison, *, page: bool, brief: bool = False) -> Iterator[Row]:
     """The rows of the metrics that some engine has, or has not for a reason that a word says."""
     unmetered = [metric for metric in SUMMARY if _is_unmetered(comparison, metric)]
     for metric in SUMMARY:
         # What no engine has a meter for is one row.
-        if (metric in PARTS_OF_WER and not page) or metric in unmetered[1:]:
+        if (metric in PARTS_OF_WER and not page) or (brief and metric not in BRIEF_SUMMARY) or metric in unmetered[1:]:
             continue
         estimates = [comparison.estimate(engine, metric) for engine in comparison.engines]
         if any(estimate and (estimate.value is not None or estimate.code in ABSENT) for estimate in estimates):
@@ -181,6 +189,13 @@ def _summary_cell(comparison: Comparison, engine: Result, metric: str, estimate:
     return Cell(format_interval(estimate, scale, decimals), value, source)
 
 
+def _brief_reasons(comparison: Comparison) -> list[str]:
+    """Why numbers of the first rows are missing: each reason once."""
+    estimates = (comparison.estimate(engine, metric) for metric in BRIEF_SUMMARY for engine in comparison.engines)
+    absent = [found for found in estimates if found is not None and found.value is None and found.code in ABSENT]
+    return list(dict.fromkeys(found.note for found in absent if found.note and found.code not in _SAID))
+
+
 def _missing_reasons(comparison: Comparison) -> list[str]:
     """Why numbers or intervals of the summary are missing: each reason once, with its engines and rows."""
     reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
@@ -215,8 +230,9 @@ def verdict_blocks(comparison: Comparison) -> Iterator[Block]:
         f"paired by round, {_INTERVALS[comparison.data.rule]} (WER: by utterance, bootstrap), Holm over the table: "
         "95 % for all of its verdicts together; (+N): estimated number of further rounds needed to decide"
     )
-    table = Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in rows), notes=(method,))
-    yield Section("Verdicts", _titled("Verdicts", table))
+    brief = Table(columns, tuple(Row(tuple(map(Cell, texts))) for texts in rows), title="Verdicts", media=BRIEF)
+    table = replace(brief, title="", notes=(method,), media=EVERYWHERE)
+    yield Section("Verdicts", (brief, *in_detail(_titled("Verdicts", table))))
 
 
 def expectation_blocks(expectations: Sequence[JudgedExpectation]) -> Iterator[Block]:
@@ -285,7 +301,7 @@ def _energy_note(comparison: Comparison) -> str:
 def _parameters(comparison: Comparison) -> Iterator[Block]:
     lines = tuple(module_lines(comparison))
     if lines:
-        yield Lines("Parameters by module", lines, media=TEXT)
+        yield from in_detail([Lines("Parameters by module", lines, media=TEXT)])
     if any(has_value(engine, "parameters") for engine in comparison.engines):
         modules = Section("All modules, with their share and their multiply-adds", (Lines("", lines),), folded=True)
         yield Section("Parameters", (Figures((("parameters",),)), *([modules] if lines else [])), media=PAGE)

@@ -11,7 +11,8 @@ from stopwav.record import Record
 from stopwav.speech.corpus import Utterance
 from stopwav.studies.budget import Budget
 from stopwav.studies.compare.passes import engine_worker
-from stopwav.studies.compare.pieces import inputs_of, length_place
+from stopwav.studies.compare.pieces import length_place
+from stopwav.studies.compare.samples import inputs_of
 from stopwav.studies.compare.spec import CompareSpec, plan_of
 from stopwav.studies.compare.turns import EnginesDoNotFit, Group, take_input, take_length, warm_group
 from stopwav.studies.launch.shards import share_out

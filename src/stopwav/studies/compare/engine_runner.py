@@ -11,6 +11,7 @@ from stopwav.engines.registry import make
 from stopwav.errors import Caution, StopwavError
 from stopwav.measure.clock import Timing, clock_for
 from stopwav.measure.energy_series import WindowEnergy, idle_window, with_external, work_windows
+from stopwav.measure.float32_products import engine_precision
 from stopwav.measure.machine import throttle_count
 from stopwav.measure.meter import NoMeter
 from stopwav.measure.meters import find_meters
@@ -100,6 +101,8 @@ class EngineRunner:
         loaded = self._clock.time(lambda: _offline(engine))
         self._engine: Engine = loaded.result
         self._load_s = loaded.wall_s
+        self._precision = engine_precision(engine, self._engine.info.precision)
+        self._precision.hold("after the engine was loaded")
         self._idle: WindowEnergy | None = None
 
     def describe(self, depth: int) -> dict[str, Any]:
@@ -120,12 +123,14 @@ class EngineRunner:
         call = _Call(self._engine, self._load(utterance))
         first_s = time_calls(call, 1, self._clock).wall_s
         warmup_s, cautions = warm_up(call, self._clock, plan, min_calls)
+        # What is imported at the first call may change the precision; what changes it again later is an error.
+        self._precision.hold("after the warm-up")
         return {
             "engine": self._engine.info.to_json(),
             "load_s": self._load_s,
             "first_s": first_s,
             "warmup_s": list(warmup_s),
-            "cautions": [[caution.code, caution.message] for caution in cautions],
+            "cautions": [*self._precision.said(), *([caution.code, caution.message] for caution in cautions)],
         }
 
     def measure_length(self, frames: int, seed: int, plan: Plan) -> Round:
@@ -153,6 +158,7 @@ class EngineRunner:
     def close_length(self) -> Round:
         """End the visit of a length, and return what it took."""
         visit, after = self._visit, throttle_count()
+        self._precision.check()
         return Round(
             index=0,
             status="ok",
@@ -169,6 +175,7 @@ class EngineRunner:
         # Garbage of the harness is collected before the call, not inside it.
         gc.collect()
         timing = self._clock.time(lambda: _text(self._engine, [audio]))
+        self._precision.check()
         return {
             "seconds": timing.wall_s,
             "device_s": timing.device_s,
@@ -196,6 +203,7 @@ class EngineRunner:
             self._idle = idle_window(meter)
         _, cautions = warm_up(call, self._clock, plan)
         windows = work_windows(call, meter, time_s=time_s)
+        self._precision.check()
         return {
             **call.facts,
             "source": meter.source,

@@ -15,6 +15,7 @@ from stopwav.studies.compare.energy_pass import shortest_window_s
 from stopwav.studies.compare.engine_runner import FRAME_S
 from stopwav.studies.compare.pieces import read_engines
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, plan_of
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.forecast import (
     ASSUMED_LOAD_S,
     ASSUMED_RTF,
@@ -84,7 +85,7 @@ def _energy_s(spec: CompareSpec, plan: Plan, calls_s: Sequence[float], load_s: f
 
 def speeds(record: Record) -> dict[str, tuple[float, float]]:
     """Return the real-time factor over all inputs and the load time of each engine."""
-    engines = record.header.spec["engines"]
+    engines = engine_names(record.header.spec["engines"])
     measured = {}
     for engine, data in zip(engines, read_engines(record, engines), strict=True):
         if data.samples and data.loads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,10 +13,8 @@ from stopwav.measure.meter_log import MeterLog
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.piece import Piece
 from stopwav.record import Record
-from stopwav.speech.corpus import Utterance
-from stopwav.speech.wer import CharacterErrorCount, ErrorCount, count_character_errors, count_word_errors
 from stopwav.studies.budget import SPENT
-from stopwav.studies.corpus_header import header_utterances
+from stopwav.studies.compare.samples import Sample, samples_of
 from stopwav.studies.error_rates import is_by_character
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
@@ -25,26 +23,6 @@ METERS: list[str | int] = ["meters"]
 METER_LOG = "meter-log"
 # The part that an external meter measures.
 EXTERNAL = "external meter"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One input that an engine transcribed: in which round, at which place of the inputs, what it took, and its errors.
-
-    Errors are None where the utterance has no transcript.
-    """
-
-    round: int
-    place: int
-    utterance: Utterance
-    seconds: float
-    audio_s: float
-    text: str
-    errors: ErrorCount | None
-    characters: CharacterErrorCount | None
-    emitted_tokens: int | None
-    # Of a run on a cluster, the machine.
-    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,12 +68,6 @@ class EngineData:
     def by_character(self) -> bool:
         """Whether texts are compared by their characters, because their language is written without spaces."""
         return is_by_character(sample.utterance for sample in self.samples)
-
-
-def inputs_of(record: Record) -> list[Utterance]:
-    """Return the inputs of a run, in the order in which they are transcribed."""
-    utterances = _utterances(record)
-    return [utterances[name] for name in record.header.corpus["inputs"]]
 
 
 def length_place(name: str, frames: int) -> RoundPlace:
@@ -168,7 +140,7 @@ def _read_engine(record: Record, name: str, log: MeterLog | None) -> EngineData:
         lengths={frames: Measurement(name, {}, tuple(rounds[frames])) for frames in sorted(rounds)},
         emitted_tokens={int(piece.key[3]): int(piece.data["emitted_tokens"]) for piece in counted},
         energy=energy,
-        samples=tuple(_samples(record, good)),
+        samples=samples_of(record, good),
         failed=tuple(piece for piece in own if piece.status != "ok"),
         loads=tuple(piece for piece in good if piece.key[0] == "load"),
     )
@@ -179,31 +151,6 @@ def _engine_of(piece: Piece) -> str:
     if piece.key == METERS or piece.key[0] in (METER_LOG, SPENT):
         return ""
     return str(piece.key[1] if piece.key[0] in ("model", "operations") else piece.key[2])
-
-
-def _utterances(record: Record) -> dict[str, Utterance]:
-    return {utterance.id: utterance for utterance in header_utterances(record.header)}
-
-
-def _samples(record: Record, good: Sequence[Piece]) -> Iterator[Sample]:
-    utterances = _utterances(record)
-    for piece in good:
-        if piece.key[0] == "sample":
-            utterance, text = utterances[piece.data["id"]], piece.data["text"]
-            rules = utterance.normaliser
-            words = None if utterance.text is None else (rules.words(utterance.text), rules.words(text))
-            yield Sample(
-                round=int(piece.key[1]),
-                place=int(piece.key[3]),
-                utterance=utterance,
-                seconds=piece.data["seconds"],
-                audio_s=piece.data["audio_s"],
-                text=text,
-                errors=None if words is None else count_word_errors(*words),
-                characters=None if words is None else count_character_errors(*words, rules.separator),
-                emitted_tokens=piece.data["emitted_tokens"],
-                machine=piece.machine,
-            )
 
 
 def _energy_run(piece: Piece) -> EnergyRun:

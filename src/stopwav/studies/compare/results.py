@@ -7,6 +7,7 @@ from typing import Any
 
 from stopwav.errors import Caution, Status
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record, Result
+from stopwav.speech.normaliser import stored_normaliser
 from stopwav.stats import (
     FEWEST_POINTS,
     Estimate,
@@ -25,10 +26,12 @@ from stopwav.studies.compare.energy import (
 )
 from stopwav.studies.compare.engine_runner import FRAME_S, NOT_TORCH, device_of
 from stopwav.studies.compare.network_size import FLOPS_PER_MULTIPLY_ADD
-from stopwav.studies.compare.pieces import EngineData, Sample, inputs_of, load_failure
+from stopwav.studies.compare.pieces import EngineData, load_failure
 from stopwav.studies.compare.run_data import RunData, implausible_lengths, read_run, rounds_of
+from stopwav.studies.compare.samples import Sample, inputs_of
 from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
 from stopwav.studies.definition import ERROR_RATES
+from stopwav.studies.engine_names import engine_settings
 from stopwav.studies.error_rates import error_rates
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.recognised_text import Attempt, RecognisedText, recognised_texts
@@ -53,15 +56,19 @@ def compare_results(record: Record) -> list[Result]:
 def compare_texts(run: StudyRun) -> list[RecognisedText]:
     """Return the text of every sample."""
     data: RunData = run.view["data"]
-    utterances = {utterance.id: utterance for utterance in inputs_of(run.record)}
+    references = {utterance.id: utterance.text for utterance in inputs_of(run.record)}
+    normaliser = stored_normaliser(run.record.header.normaliser)
     texts = []
     for engine in data.engines:
         failed = (piece for piece in engine.failed if piece.key[0] == "sample")
         attempts = [
-            *(Attempt(sample.utterance, sample.text) for sample in engine.samples),
-            *(Attempt(utterances[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
+            *(
+                Attempt(sample.utterance.id, sample.utterance.text, sample.text, "", sample.errors, sample.characters)
+                for sample in engine.samples
+            ),
+            *(Attempt(p.data["id"], references[p.data["id"]], None, f"{p.status}: {p.message}") for p in failed),
         ]
-        texts += recognised_texts(engine.name, attempts, untrained=engine.untrained)
+        texts += recognised_texts(engine.name, attempts, normaliser, untrained=engine.untrained)
     return texts
 
 
@@ -71,6 +78,7 @@ def _engine_result(data: RunData, engine: EngineData, warnings: Sequence[Caution
     params: dict[str, Any] = {
         "kind": "engine",
         "engine": dict(engine.info),
+        "setting": engine_settings({"engines": data.spec.engines})[engine.name],
         "corpus": data.spec.corpus,
         "samples": len(engine.samples),
         "utterances": len({sample.utterance.id for sample in engine.samples}),
@@ -273,10 +281,11 @@ def _run_warnings(record: Record, data: RunData) -> Iterator[Caution]:
         yield Caution("corpus", f"{problem['where']}: {problem['message']}")
     inputs, different = len(record.header.corpus["inputs"]), len(record.header.corpus["utterances"])
     if inputs > different:
+        of = "1 utterance" if different == 1 else f"{different} different utterances"
         yield Caution(
             "samples-repeat",
-            f"{inputs} samples of {different} different utterances: each is used {inputs // different} times or more, "
-            "and intervals rest on the utterances",
+            f"{inputs} samples of {of}: each is used {inputs // different} times or more, and intervals rest on the "
+            "utterances",
         )
     yield from _difference_warnings(record, data.engines)
     if data.energy is not None and data.energy.log_fault:

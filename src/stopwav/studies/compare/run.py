@@ -22,9 +22,10 @@ from stopwav.studies.compare.run_data import read_run
 from stopwav.studies.compare.schedule import next_index, next_work, planned_work, sweep_work
 from stopwav.studies.compare.spec import CompareSpec
 from stopwav.studies.compare.stored_pieces import missing_keys
-from stopwav.studies.corpus_header import corpus_to_json, engine_names
+from stopwav.studies.corpus_header import corpus_to_json
 from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.forecast import ASSUMED_LOAD_S
 from stopwav.studies.piece_kinds import finish_run, first_missing
 from stopwav.studies.resume import open_record

@@ -12,7 +12,7 @@ from stopwav.studies.compare.energy import Energy, energy_of
 from stopwav.studies.compare.external_meter import external_log
 from stopwav.studies.compare.pieces import EngineData, read_engines
 from stopwav.studies.compare.spec import CompareSpec
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from stopwav.measure.plan import COMPARISON, Plan
 from stopwav.speech.corpus import BUNDLED
 from stopwav.studies.budget import BudgetedSpec
 from stopwav.studies.corpus_settings import LanguageSetting, NormaliserSetting
+from stopwav.studies.engine_names import EngineList
 from stopwav.studies.spec import Option, PythonOnly, SharingMachines
 
 # Seconds 1 to 16, doubling: the lengths over which published comparisons of recognisers plot their curves.
@@ -27,8 +28,10 @@ class CompareSpec(BudgetedSpec):
     """The settings of a comparison."""
 
     engines: Annotated[
-        list[str],
-        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"),
+        EngineList,
+        Option(
+            "Engines, as [LABEL=]NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"
+        ),
     ] = Field(min_length=1)
     # Kept in rising order, each once.
     frames: Annotated[list[int], Option("Lengths of input over which latency is measured, in frames of 10 ms.")] = (

@@ -12,7 +12,7 @@ from stopwav.record import Record
 from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.compare.pieces import METER_LOG, METERS, length_place
 from stopwav.studies.compare.spec import CompareSpec, energy_rounds, round_inputs
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, Key, PieceKind, absent_keys
 from stopwav.studies.stored_fields import (
     Count,
@@ -181,10 +181,14 @@ def _check_inputs(record: Record, spec: CompareSpec) -> None:
     if len(inputs) != spec.samples:
         raise WrongValue(f"corpus of the header: inputs has {len(inputs)} ids, and spec.samples is {spec.samples}")
     places = dict(enumerate(inputs))
-    for piece in (record.find(key) for key in record.keys if key[:1] == ("sample",) and key[-1] in places):
-        if piece is not None and piece.data.get("id") not in (None, name := places[int(piece.key[-1])]):
-            fault = f"id is {brief(piece.data['id'])}, and input {piece.key[-1]} of the run is {brief(name)}"
-            raise WrongValue(f"piece {key_text(piece.key)}: {fault}", piece.key)
+    with record.opened() as descriptor:
+        for piece in record.pieces:
+            if piece.parts[0] != "sample" or piece.parts[-1] not in places:
+                continue
+            own, name = piece.read(descriptor).get("id"), places[int(piece.parts[-1])]
+            if own not in (None, name):
+                fault = f"id is {brief(own)}, and input {piece.parts[-1]} of the run is {brief(name)}"
+                raise WrongValue(f"piece {key_text(piece.key)}: {fault}", piece.key)
 
 
 def missing_keys(record: Record) -> Iterator[Key]:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from string import ascii_lowercase
 
-from stopwav.report.document import EVERYWHERE, Block, Cell, Column, Document, Lines, Missing, Note, Row, Table
-from stopwav.report.text import DASH, amount_text, counted, effect_text, format_bytes, format_interval, verdict_text
+from stopwav.report.document import (
+    BRIEF,
+    EVERYWHERE,
+    PAGE,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figures,
+    Lines,
+    Missing,
+    Note,
+    Row,
+    Section,
+    Table,
+    in_detail,
+)
+from stopwav.report.text import (
+    DASH,
+    amount_text,
+    counted,
+    effect_text,
+    listed,
+    verdict_text,
+)
 from stopwav.stats import Rule, rule_text
 from stopwav.stats.change import NEITHER_IS_BETTER, WORDS, Change
-from stopwav.studies.budget import time_text
 from stopwav.studies.definition import Definitions
-from stopwav.studies.diff.baseline import Baseline, BaselineComparison
-from stopwav.studies.diff.condition import ConditionOutcome
-from stopwav.studies.diff.diff import Diff, ItemDiff
-from stopwav.studies.diff.gate import Gate, RaceFacts
-from stopwav.studies.diff.requirements import Requirements
+from stopwav.studies.diff.diff import Diff, Diffs, ItemDiff
 from stopwav.studies.study import find_study
 
 _COLUMNS = (
@@ -25,123 +45,125 @@ _COLUMNS = (
     Column("b / a [interval]"),
     Column("verdict", "left", fold=True),
 )
-_REQUIREMENT_COLUMNS = (
-    Column("condition", "left", fold=True, least=20),
-    Column("result", "left", fold=True),
-    Column("value [95 % CI]"),
-    Column("outcome", "left", fold=True),
-)
-_UNMET = {"fails": "failed", "absent": "failed, as a number is missing", "undecided": "undecided"}
-_BY_INTERVAL = "a condition holds where the whole 95 % interval does, and fails where none of it does"
 # How far the interval of two separate runs reaches, by rule; that of a race is named by the rule alone.
 _UNPAIRED: dict[Rule, str] = {
     "fixed": "Welch's t on log round values",
     "anytime": f"log round values, {rule_text('anytime')}",
 }
-_HOLM = "Holm over all rows: 95 % for all of them together"
+HOLM = "Holm over all rows: 95 % for all of them together"
 _CLAIMS = tuple(dict.fromkeys(word for words in WORDS.values() for word in reversed(words)))
 # A step has hundreds of rows: those at these depths are shown, unless they are more than so many, and what changed.
 OUTERMOST, MOST_PARTS = 1, 40
-# A real-time factor may be as small as a hundredth, and its limit too.
-MOST_DECIMALS = 4
 MOST_PART_FINDINGS = 5
 
 
-def diff_document(diff: Diff) -> Document:
-    """Return where the runs lie, a table per item, why numbers are missing, and a sentence per item."""
-    places = (Note(f"a: {diff.a}", quiet=False), Note(f"b: {diff.b}", quiet=False))
-    return _document("diff", diff, places, (), _unpaired(diff))
+def diff_document(compared: Diff | Diffs) -> Document:
+    """Return where the runs lie, a table per item, why numbers are missing, and a sentence per item.
+
+    On the page, a chart of every ratio with its interval stands above the tables.
+    """
+    diffs = (compared,) if isinstance(compared, Diff) else compared.diffs
+    runs = (f"a: {diffs[0].a}", *(f"{letter}: {diff.b}" for letter, diff in lettered(diffs)))
+    places = Lines("Runs", runs)
+    title = f"{diffs[0].study.capitalize()} runs compared: {listed([path.stem for path in _paths(diffs)])}"
+    figures = Section("At a glance", (Figures((("ratios-*",),)),), media=PAGE)
+    if len(diffs) == 1:
+        return changes_document(title, diffs[0], (places, figures), (), unpaired_text(diffs[0]))
+    return _side_by_side(title, diffs, (places, figures))
 
 
-def gate_document(gate: Gate) -> Document:
-    """Return the comparison with the baseline, whether the run holds against it, and which conditions are violated."""
-    diff = gate.diff
-    places: tuple[Note, ...] = (
-        Note(f"a, the baseline: {diff.a}", quiet=False),
-        Note(f"b, the run: {diff.b}", quiet=False),
-    )
-    if gate.race is not None:
-        places = (
-            Note(f"a, the baseline: {gate.race.base}", quiet=False),
-            Note(f"b, the change: {gate.race.change}", quiet=False),
-            Note(f"run file: {diff.b} ({gate.race.extent})", quiet=False),
-        )
-    outcome = "passed" if gate.passed else "failed"
-    return _document(f"gate {outcome}", diff, places, (f"stopwav gate: {outcome}", *_conditions(gate)), _method(gate))
+def lettered(diffs: Sequence[Diff]) -> list[tuple[str, Diff]]:
+    """Return each comparison with the letter of its run: b, c and so on; beyond z a number."""
+    letters = [*ascii_lowercase[1:], *(f"run {number}" for number in range(len(ascii_lowercase) + 1, len(diffs) + 2))]
+    return list(zip(letters, diffs, strict=False))
 
 
-def requirements_document(requirements: Requirements) -> Document:
-    """Return each condition with the numbers that it is judged by, and whether all hold."""
-    definitions = find_study(requirements.study).definitions
-    rows = [
-        (
-            judged.condition.text,
-            judged.name or DASH,
-            _measured(judged, definitions),
-            judged.outcome if judged.outcome in ("holds", "fails") else f"{judged.outcome}: {judged.reason}",
-        )
-        for judged in requirements.outcomes
-    ]
-    table = Table(_REQUIREMENT_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows))
-    outcome = "passed" if requirements.passed else _UNMET[requirements.outcome]
+def _paths(diffs: Sequence[Diff]) -> list[Path]:
+    return [diffs[0].a, *(diff.b for diff in diffs)]
+
+
+def _side_by_side(title: str, diffs: Sequence[Diff], places: Sequence[Block]) -> Document:
+    """Several runs against the first: a table per item, in which each run has its ratios and verdicts."""
+    definitions = find_study(diffs[0].study).definitions
+    wholes = [[item for item in diff.items if not item.part] for diff in diffs]
+    names = dict.fromkeys(item.name for items in wholes for item in items)
+    letters = [letter for letter, _ in lettered(diffs)]
+    parts: list[Block] = []
+    findings: list[str] = []
+    for letter, diff in lettered(diffs):
+        of_run = [item for item in diff.items if item.part]
+        parts += _part_tables(of_run, definitions, f"{letter}: ")
+        findings += [
+            *(
+                f"{letter}, {item.name}: {finding_text(item.changes, definitions)}"
+                for item in diff.items
+                if not item.part
+            ),
+            *(f"{letter}, {finding}" for finding in _part_findings(of_run, definitions)),
+        ]
+    tables = [_table_of_runs(name, letters, wholes, definitions) for name in names]
+    reasons = dict.fromkeys(reason for diff in diffs for reason in _reasons(diff, definitions))
+    remarks = _remarks_of_runs(diffs)
     return Document(
-        f"gate {outcome}",
-        (Note(f"the run: {requirements.run}", quiet=False), table, Note(_BY_INTERVAL)),
-        findings=(f"stopwav gate: {outcome}",),
+        title,
+        (
+            *places,
+            *tables,
+            *parts,
+            *in_detail((Note(unpaired_text(diffs[0])), Missing(tuple(reasons), media=EVERYWHERE))),
+            *((Lines("Read with care", tuple(remarks)),) if remarks else ()),
+        ),
+        findings=tuple(findings),
     )
 
 
-def _measured(judged: ConditionOutcome, definitions: Definitions) -> str:
-    """The number with its interval; a share in percent, as tables show it."""
-    estimate, definition = judged.estimate, definitions.find(judged.condition.limit.metric)
-    if estimate.value is None:
-        return DASH
-    if estimate.unit == "B":
-        return format_bytes(estimate.value)
-    is_share = definition is not None and definition.is_share
-    scale, unit = (100.0, "%") if is_share else (1.0, estimate.unit)
-    return f"{format_interval(estimate, scale, MOST_DECIMALS)} {unit}".rstrip()
+def _remarks_of_runs(diffs: Sequence[Diff]) -> list[str]:
+    """The remarks on each run; those on all of them, such as on the first, once."""
+    remarks = [list(_remarks(diff)) for diff in diffs]
+    of_all = [remark for remark in remarks[0] if all(remark in others for others in remarks)]
+    own = (
+        f"{letter}: {remark}"
+        for (letter, _), found in zip(lettered(diffs), remarks, strict=True)
+        for remark in found
+        if remark not in of_all
+    )
+    return [*of_all, *own]
 
 
-def _method(gate: Gate) -> str:
-    if gate.race is None:
-        return _unpaired(gate.diff)
-    how = f"paired by round: a and b took turns in one run; log round values, {rule_text(gate.diff.rule)}"
-    return f"{how} (WER, CER: by utterance); {_HOLM}"
+def _table_of_runs(
+    name: str, letters: Sequence[str], wholes: Sequence[Sequence[ItemDiff]], definitions: Definitions
+) -> Table:
+    """One item: a row per metric, and for each run that has it its ratio to the first and the verdict."""
+    columns, by_metric = [*_COLUMNS[:2]], []
+    for letter, items in zip(letters, wholes, strict=True):
+        changes = next((item.changes for item in items if item.name == name), ())
+        if changes:
+            columns.append(Column(f"{letter} / a, verdict"))
+            by_metric.append({change.metric: change for change in changes})
+    rows = []
+    for metric in dict.fromkeys(metric for changes in by_metric for metric in changes):
+        own = [changes.get(metric) for changes in by_metric]
+        known = next(change for change in own if change is not None)
+        cells = [Cell(definitions.short_title(metric)), Cell(amount_text(known, known.a))]
+        rows.append(Row((*cells, *map(_ratio_cell, own))))
+    return Table(tuple(columns), tuple(rows), title=name)
 
 
-def _unpaired(diff: Diff) -> str:
-    return f"unpaired: two separate runs, {_UNPAIRED[diff.rule]} (WER, CER: paired, by utterance); {_HOLM}"
+def _ratio_cell(change: Change | None) -> Cell:
+    """A ratio with its interval and verdict; where there is little room, without the interval."""
+    if change is None or change.value is None:
+        return Cell(DASH)
+    ratio = effect_text(change)
+    return Cell(f"{ratio} {change.verdict}", f"{ratio.partition(' ')[0]} {change.verdict}")
 
 
-def baseline_document(compared: BaselineComparison) -> Document:
-    """Return the gate of a run and its baseline; without one, what there is none of."""
-    if compared.gate is not None:
-        return gate_document(compared.gate)
-    return Document("gate: no baseline", findings=("stopwav gate: no baseline", compared.reason))
+def unpaired_text(diff: Diff) -> str:
+    """Return how the changes between two runs were decided."""
+    return f"unpaired: two separate runs, {_UNPAIRED[diff.rule]} (WER, CER: paired, by utterance); {HOLM}"
 
 
-def baselines_document(baselines: Sequence[Baseline], folder: str, here: str) -> Document:
-    """Return the baselines of a folder, a row each; `here` is the fingerprint of this machine."""
-    rows = [
-        Row(
-            (
-                Cell(baseline.name),
-                Cell(baseline.study),
-                Cell(f"{baseline.machine}{' (this one)' if baseline.machine == here else ''}"),
-                Cell(baseline.cpu),
-                Cell(baseline.started[:16].replace("T", " ")),
-                Cell(str(baseline.path)),
-            )
-        )
-        for baseline in baselines
-    ]
-    headings = ("name", "study", "machine", "processor", "started, UTC", "run file")
-    table = Table(tuple(Column(heading, "left", fold=True) for heading in headings), tuple(rows))
-    return Document(f"Baselines in {folder}", (table,) if rows else (Note("none", quiet=False),))
-
-
-def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
+def changes_document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence[str], method: str) -> Document:
+    """Return the changes from one run to another, with what was decided of them on top."""
     definitions = find_study(diff.study).definitions
     wholes, parts = ([item for item in diff.items if bool(item.part) == is_part] for is_part in (False, True))
     tables = tuple(_table(item.name, item.changes, definitions) for item in wholes if item.changes)
@@ -150,21 +172,21 @@ def _document(title: str, diff: Diff, places: Sequence[Block], outcome: Sequence
         title,
         (
             *places,
-            *tables,
+            *map(_brief, tables),
+            *in_detail(tables),
             *_part_tables(parts, definitions),
-            Note(method),
-            Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE),
+            *in_detail((Note(method), Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE))),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
         findings=(
             *outcome,
-            *(f"{item.name}: {_finding(item.changes, definitions)}" for item in wholes),
+            *(f"{item.name}: {finding_text(item.changes, definitions)}" for item in wholes),
             *_part_findings(parts, definitions),
         ),
     )
 
 
-def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterator[Block]:
+def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions, of: str = "") -> Iterator[Block]:
     """A table per metric of parts, as they stand in the tree."""
     shown = _shown_parts(parts)
     for metric in dict.fromkeys(change.metric for item in shown for change in item.changes):
@@ -175,7 +197,7 @@ def _part_tables(parts: Sequence[ItemDiff], definitions: Definitions) -> Iterato
             if change.metric == metric
         ]
         columns = (Column("part", "left", fold=True, least=20), *_COLUMNS[1:])
-        yield Table(columns, tuple(rows), title=definitions.short_title(metric))
+        yield Table(columns, tuple(rows), title=f"{of}{definitions.short_title(metric)}")
     if len(shown) < len(parts):
         yield Note(f"{len(shown)} of {len(parts)} parts: the outermost, and those that changed; --json has all")
 
@@ -204,7 +226,7 @@ def _part_findings(parts: Sequence[ItemDiff], definitions: Definitions) -> Itera
     """The first parts that changed, and how many more did."""
     changed = list(filter(_has_changed, parts))
     for item in changed[:MOST_PART_FINDINGS]:
-        yield f"{item.name}: {_finding(item.changes, definitions)}"
+        yield f"{item.name}: {finding_text(item.changes, definitions)}"
     if len(changed) > MOST_PART_FINDINGS:
         yield f"{counted(len(changed) - MOST_PART_FINDINGS, 'more part')} changed"
     if parts and not changed:
@@ -216,13 +238,19 @@ def _table(name: str, changes: Sequence[Change], definitions: Definitions) -> Ta
     return Table(_COLUMNS, tuple(Row(tuple(map(Cell, row))) for row in rows), title=name)
 
 
+def _brief(table: Table) -> Table:
+    """The table without the rows that have no number to compare."""
+    rows = [row for row in table.rows if row.cells[3].text != DASH]
+    return replace(table, rows=tuple(rows), media=BRIEF)
+
+
 def _cells(change: Change) -> tuple[str, ...]:
     """Both numbers, their ratio or difference, and the verdict."""
     return amount_text(change, change.a), amount_text(change, change.b), effect_text(change), verdict_text(change)
 
 
-def _finding(changes: Sequence[Change], definitions: Definitions) -> str:
-    """The changes in one sentence: the verdicts that claim a change, then how many are open."""
+def finding_text(changes: Sequence[Change], definitions: Definitions) -> str:
+    """Return the changes in one sentence: the verdicts that claim a change, then how many are open."""
     if not changes:
         return "nothing to compare"
     parts = []
@@ -253,32 +281,3 @@ def _remarks(diff: Diff) -> Iterator[str]:
     yield from (f"only in a: {name}" for name in diff.only_a)
     yield from (f"only in b: {name}" for name in diff.only_b)
     yield from diff.remarks
-
-
-def _conditions(gate: Gate) -> Iterator[str]:
-    """The violated conditions, the number of undecided verdicts, and the conditions asked for."""
-    definitions = find_study(gate.diff.study).definitions
-    for failure in gate.failures:
-        about = definitions.short_title(failure.metric) if failure.metric else failure.message
-        yield f"{failure.condition}, {about}: {failure.name}"
-    if gate.undecided:
-        verb = "is" if len(gate.undecided) == 1 else "are"
-        yield f"{len(gate.undecided)} {verb} undecided, which never fails"
-    if gate.race is not None and gate.race.open:
-        yield f"open: {', '.join(gate.race.open)}; {_remedy(gate.race)}"
-    yield f"fails on {', '.join(gate.fail_on)}"
-
-
-def _remedy(race: RaceFacts) -> str:
-    """What should decide the conditions that are open."""
-    if race.more_rounds is None:
-        return "more rounds would not decide: a larger --threshold, or more utterances"
-    rounds = counted(race.more_rounds, "more round")
-    if race.more_s is None or race.total_s is None:
-        return f"{rounds} should decide"
-    return f"{rounds}, about {time_text(race.more_s)} more, should decide: --resume --budget {_budget(race.total_s)}"
-
-
-def _budget(seconds: float) -> str:
-    """A time that --budget takes, rounded up: whole minutes, below one of them tens of seconds."""
-    return f"{10 * math.ceil(seconds / 10)}s" if seconds <= 60 else f"{math.ceil(seconds / 60)}min"

@@ -20,7 +20,9 @@ from stopwav.record import Record
 from stopwav.stats import DEFAULT_THRESHOLD, Estimate, t_quantile
 from stopwav.stats.change import Change, Quantity
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue
-from stopwav.studies.diff.diff import Diff, Run, comparable_of, diff, items_of, open_pair, read_run
+from stopwav.studies.diff.diff import Diff, Run, diff_runs, open_runs, read_run
+from stopwav.studies.diff.items import comparable_of, items_of
+from stopwav.studies.diff.models import match_items, pair_models
 from stopwav.studies.diff.obstacles import check_comparable, visible
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import find_study
@@ -119,8 +121,9 @@ def gate(
     `allow_incomplete` is: what it lacks might have failed.
     """
     check_conditions(fail_on)
-    runs = _read(open_pair(baseline, run), allow_incomplete)
-    return judge(diff(*runs, threshold=threshold, thresholds=thresholds, force=force), fail_on)
+    runs = _read(open_runs([baseline, run]), allow_incomplete)
+    compared = diff_runs(runs, threshold=threshold, thresholds=thresholds, force=force, by_name=True)
+    return judge(compared.diffs[0], fail_on)
 
 
 def check_conditions(fail_on: Sequence[str]) -> None:
@@ -236,7 +239,8 @@ def _calibrate(records: Sequence[Record], force: bool) -> Calibration:
             f"{records[0].path} and the others have no {comparable.noun} in common; repeat the same command"
         )
     for record in records[1:]:
-        check_comparable(records[0], record, comparable, names, force)
+        models = pair_models(records[0], record, comparable, by_name=True)
+        check_comparable(records[0], record, comparable, match_items(names, names, models), force)
     spreads: dict[str, float] = {}
     for name in names:
         for metric, spread in _spreads(comparable, name, [by_name[name] for by_name in items]).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stopwav.errors import StopwavError
@@ -10,16 +10,23 @@ from stopwav.record import Header, Record
 from stopwav.report.provenance import normaliser_text
 from stopwav.studies.comparable import Comparable
 from stopwav.studies.corpus_header import DIGEST_OF, first_names
+from stopwav.studies.diff.models import ModelPair
+
+# The items of run a by name: what each is called in run b, and the model that it is of.
+Items = Mapping[str, tuple[str, ModelPair | None]]
 
 # What an utterance is, besides its audio.
 _OF_UTTERANCE = ("text", "start_s", "end_s", "words")
 
 
 def check_comparable(
-    a: Record, b: Record, comparable: Comparable, names: Sequence[str], force: bool
+    a: Record, b: Record, comparable: Comparable, items: Items, force: bool, *, one_model: bool = True
 ) -> tuple[str, ...]:
-    """Return the obstacles to comparing the runs, where `force` overrides them; without it they are an error."""
-    against = obstacles(a, b, comparable, names)
+    """Return the obstacles to comparing the runs, where `force` overrides them; without it they are an error.
+
+    With `one_model`, another model under no name of its own is one of them.
+    """
+    against = obstacles(a, b, comparable, items, one_model=one_model)
     if against and not force:
         raise StopwavError(
             f"{b.path} cannot be compared with {a.path}: {'; '.join(against)}; "
@@ -28,7 +35,7 @@ def check_comparable(
     return tuple(against)
 
 
-def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]) -> list[str]:
+def obstacles(a: Record, b: Record, comparable: Comparable, items: Items, *, one_model: bool) -> list[str]:
     """Return why b cannot be compared with a: another machine, corpus, normaliser or setting of the run or an item."""
     first, second = a.header, b.header
     rows: list[tuple[str, object, object]] = [
@@ -38,13 +45,44 @@ def obstacles(a: Record, b: Record, comparable: Comparable, names: Sequence[str]
     ]
     rows += shared_settings(_alignment(first), _alignment(second), "")
     rows += shared_settings(comparable.settings(a), comparable.settings(b), "")
-    for name in names:
+    pairs = {pair.a: pair for _, pair in items.values() if pair is not None}
+    rows += [("model", pair.setting_a, pair.setting_b) for pair in pairs.values() if one_model and not pair.a]
+    for name, (name_b, pair) in items.items():
         # An engine that never came up has no settings; that it is missing is said elsewhere.
-        rows += shared_settings(comparable.item_settings(a, name), comparable.item_settings(b, name), f" of {name}")
+        shared = _item_settings(a, b, comparable, name, name_b, f" of {name}")
+        rows += [row for setting, row in shared.items() if not is_of_model(comparable, setting, pair)]
     against = [f"other {what} ({before} against {after})" for what, before, after in rows if before != after]
     if changed := changed_utterances(first, second):
         against.append(f"other text or word times of {first_names(changed)}")
     return list(map(visible, against))
+
+
+def _item_settings(
+    a: Record, b: Record, comparable: Comparable, name_a: str, name_b: str, of: str
+) -> dict[str, tuple[str, object, object]]:
+    """The settings of an item that both runs know, by their names."""
+    first, second = comparable.item_settings(a, name_a), comparable.item_settings(b, name_b)
+    return {setting: (f"{setting}{of}", first[setting], second[setting]) for setting in first if setting in second}
+
+
+def is_of_model(comparable: Comparable, setting: str, pair: ModelPair | None) -> bool:
+    """Whether a setting of an item may differ because its model does."""
+    return pair is not None and pair.differ and setting in comparable.model_settings
+
+
+def model_differences(
+    a: Record, b: Record, comparable: Comparable, items: Items
+) -> dict[str, dict[str, tuple[object, object]]]:
+    """Return, by item, the settings that differ because its model does, each with its two values."""
+    found = {}
+    for name, (name_b, pair) in items.items():
+        shared = _item_settings(a, b, comparable, name, name_b, "")
+        found[name] = {
+            setting: (before, after)
+            for setting, (_, before, after) in shared.items()
+            if before != after and is_of_model(comparable, setting, pair)
+        }
+    return found
 
 
 def changed_utterances(a: Header, b: Header) -> list[str]:

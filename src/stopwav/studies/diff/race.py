@@ -13,21 +13,12 @@ from stopwav.stats import DEFAULT_THRESHOLD, Estimate, Rule
 from stopwav.stats.change import Change, Question, answer_all
 from stopwav.studies.budget import FEWEST_ROUNDS, half_width, pieces_by_round, rounds_text, spent_s, verdict_rule
 from stopwav.studies.comparable import Comparable, ComparableItem, Values, ask_metric
-from stopwav.studies.corpus_header import engine_names
-from stopwav.studies.diff.diff import (
-    Diff,
-    ItemDiff,
-    Run,
-    common_utterances,
-    comparable_of,
-    error_questions,
-    items_of,
-    limits_by_metric,
-    read_run,
-)
+from stopwav.studies.diff.diff import Diff, ItemDiff, Run, read_run
 from stopwav.studies.diff.gate import CONDITIONS, Gate, RaceFacts, check_conditions, condition_of, judge
+from stopwav.studies.diff.items import common_utterances, comparable_of, error_questions, items_of, limits_by_metric
 from stopwav.studies.diff.obstacles import shared_settings
 from stopwav.studies.engine_check import check_engines
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.spec import StudySpec, checked
 from stopwav.studies.stored_fields import readable
 from stopwav.studies.study import Study, find_study, piece_kinds
@@ -122,7 +113,7 @@ def is_decided(record: Record, terms: Terms) -> bool:
 
 def _checked(study: Study, engines: list[str], settings: Mapping[str, Any]) -> StudySpec:
     """The settings of the run; an error where the study cannot have two engines take turns, or lacks a setting."""
-    if study.comparable is None or "until" not in study.spec.model_fields or "engines" not in study.spec.model_fields:
+    if study.comparable is None or not study.comparable.races:
         raise StopwavError(f"--study {study.name}: it does not measure two engines in one run; use latency or compare")
     return checked(study.spec, engines=engines, **settings)
 

@@ -6,12 +6,13 @@ Each worker imports this file, and nothing that only the run needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from stopwav.errors import StopwavError
+from stopwav.measure.float32_products import HeldPrecision, engine_precision
 from stopwav.measure.plan import Plan, Scalar
 from stopwav.measure.visit import Round, Visitor
 from stopwav.studies.audio_input import located, make_audio
@@ -24,18 +25,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GridCell:
-    """A place in the grid."""
+    """A place in the grid, of one engine: its lane, which is "" where the run has no other."""
 
     duration_s: float
     batch_size: int
+    lane: str = ""
 
     @property
     def audio_s(self) -> float:
         """Seconds of audio in the batch."""
         return self.duration_s * self.batch_size
 
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """The parts of keys and names of folders that are this cell."""
+        return (*([self.lane] if self.lane else []), exact(self.duration_s), self.batch_size)
+
     def __str__(self) -> str:
-        return f"{self.duration_s:g} s × {self.batch_size}"
+        place = f"{self.duration_s:g} s × {self.batch_size}"
+        return f"{self.lane} {place}" if self.lane else place
+
+
+def cell_of(parts: Sequence[str | int]) -> GridCell:
+    """Return the cell that these parts of a key are."""
+    *lanes, duration_s, size = parts
+    return GridCell(float(duration_s), int(size), *map(str, lanes))
 
 
 def exact(duration_s: float) -> str:
@@ -128,12 +142,20 @@ class CellVisitor:
         self._name, self._audio, self._seed = engine, located(audio), seed
         self._visitor = Visitor(device, memory_limit_bytes)
         self._engine: Engine | AudioProcessor | None = None
+        self._precision = HeldPrecision(engine)
         self._load_s = 0.0
 
     def visit(self, cell: GridCell, plan: Plan, is_largest: bool, peaks: bool) -> Round:
         """Return a round of the cell; its load time is that of the engine and of its own input."""
         setup: Callable[[], Callable[[], object]] = partial(self._setup, cell)
-        round_ = self._visitor.visit(setup, plan, is_largest=is_largest, peaks=peaks)
+        visit = partial(self._visitor.visit, setup, plan, is_largest=is_largest, peaks=peaks)
+        round_ = visit()
+        if self._precision.hold("after a first call"):
+            round_ = visit()
+            self._precision.check()
+        if round_.samples is not None:
+            cautions = (*round_.samples.cautions, *self._precision.cautions)
+            round_ = replace(round_, samples=replace(round_.samples, cautions=cautions))
         return round_ if round_.opened else replace(round_, load_s=self._load_s + (round_.load_s or 0.0))
 
     def _setup(self, cell: GridCell) -> Callable[[], object]:
@@ -141,4 +163,6 @@ class CellVisitor:
             start_s = time.perf_counter()
             self._engine = load_engine(self._name)
             self._load_s = time.perf_counter() - start_s
+            self._precision = engine_precision(self._name, self._engine.info.precision)
+            self._precision.hold("after the engine was loaded")
         return cell_call(self._engine, cell, self._audio, self._seed)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from stopwav.measure.rounds import Measurement, Round
+from stopwav.measure.rounds import Measurement, Round, alternating_order
 from stopwav.record import Record
-from stopwav.studies.grid.cell import GridCell, exact
+from stopwav.studies.grid.cell import GridCell, cell_of
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.piece_kinds import Key
 from stopwav.studies.stored_rounds import RoundPlace, round_from_piece
 
 
 def cells_of(spec: GridSpec) -> list[GridCell]:
-    """Return every cell of the grid, those that are skipped included, row by row."""
-    return [GridCell(duration_s, size) for duration_s in spec.durations for size in spec.batch_sizes]
+    """Return every cell of the grid, those that are skipped included: engine by engine, row by row."""
+    return [
+        GridCell(duration_s, size, lane)
+        for lane in spec.lanes
+        for duration_s in spec.durations
+        for size in spec.batch_sizes
+    ]
 
 
 def is_skipped(spec: GridSpec, cell: GridCell) -> bool:
@@ -35,30 +41,45 @@ def asked_cells(spec: GridSpec) -> list[GridCell]:
 
 
 def rising_cells(spec: GridSpec) -> list[GridCell]:
-    """Return the cells that are to be measured, in the order of their audio: of what a call of them costs."""
-    return sorted(asked_cells(spec), key=lambda cell: (cell.audio_s, cell.duration_s))
+    """Return the cells that are to be measured, engine by engine, in the order of their audio: of their cost."""
+    lanes = spec.lanes
+    return sorted(asked_cells(spec), key=lambda cell: (lanes.index(cell.lane), cell.audio_s, cell.duration_s))
 
 
-def drawn_order(cells: Iterable[GridCell], seed: int, index: int) -> list[GridCell]:
-    """Return cells in the order of a round, drawn by the seed: a drift meanwhile is no trend along an axis then."""
+def drawn_order(cells: Iterable[GridCell], lanes: Sequence[str], seed: int, index: int) -> list[GridCell]:
+    """Return cells in the order of a round, drawn by the seed: a drift meanwhile is no trend along an axis then.
+
+    Engines come one after the other, as one at a time is loaded, and backwards in every other round.
+    """
     order = list(cells)
     random.Random(f"{seed} {index}").shuffle(order)
-    return order
+    return by_lane(order, lanes, index)
+
+
+def by_lane(cells: Iterable[GridCell], lanes: Sequence[str], index: int) -> list[GridCell]:
+    """Return cells engine by engine, in the order of the engines in that round, else in the order given."""
+    turns = {lanes[position]: turn for turn, position in enumerate(alternating_order(len(lanes), index))}
+    return sorted(cells, key=lambda cell: turns[cell.lane])
 
 
 def round_order(spec: GridSpec, index: int) -> list[GridCell]:
     """Return the cells of one round of a fixed plan, in its order."""
-    return drawn_order(asked_cells(spec), spec.seed, index)
+    return drawn_order(asked_cells(spec), spec.lanes, spec.seed, index)
+
+
+def result_name(spec: GridSpec, cell: GridCell) -> str:
+    """Return what results call a cell: its engine and its place."""
+    return f"{spec.name(cell.lane)} {replace(cell, lane='')}"
 
 
 def own_key(cell: GridCell) -> Key:
     """Return the key of the pass in which a cell has a process of its own, for its first call and its memory."""
-    return ("own", 0, exact(cell.duration_s), cell.batch_size)
+    return ("own", 0, *cell.key)
 
 
 def cell_place(cell: GridCell) -> RoundPlace:
     """Return where the rounds of a cell stand in the run file."""
-    return RoundPlace("cell", (exact(cell.duration_s), cell.batch_size))
+    return RoundPlace("cell", cell.key)
 
 
 def measurements(record: Record) -> Iterator[tuple[GridCell, Measurement]]:
@@ -66,7 +87,7 @@ def measurements(record: Record) -> Iterator[tuple[GridCell, Measurement]]:
     rounds: dict[GridCell, list[Round]] = {}
     for piece in record.pieces:
         if piece.key[0] == "cell":
-            rounds.setdefault(GridCell(float(piece.key[2]), int(piece.key[3])), []).append(round_from_piece(piece))
+            rounds.setdefault(cell_of(piece.key[2:-1]), []).append(round_from_piece(piece))
     for cell, stored in rounds.items():
         yield cell, Measurement(str(cell), {}, tuple(stored))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -13,7 +14,8 @@ from stopwav.report.axis import TICKS, log_scale, log_ticks
 from stopwav.report.chart import VALUES, Chart, Key, chart_of, colour, dash, engine_keys, ink, shape, spec_of
 from stopwav.report.text import format_bytes, format_digits
 from stopwav.stats import UNDECIDED
-from stopwav.studies.grid.document import GridLayout, cell_text, grid_layout, pace_note
+from stopwav.studies.grid.document import pace_note
+from stopwav.studies.grid.layout_document import GridLayout, cell_text, grid_layouts
 from stopwav.studies.growth import growth_curve
 from stopwav.studies.study import StudyRun
 
@@ -30,9 +32,18 @@ SCALING_HEIGHT = 300
 
 def grid_charts(run: StudyRun) -> dict[str, Chart]:
     """Return the charts by name, in the order in which a page shows them."""
-    layout = grid_layout(run.results)
-    if not layout.measured:
-        return {}
+    grids = grid_layouts(run.results)
+    charts: dict[str, Chart] = {}
+    for number, (name, layout) in enumerate(grids.items(), start=1):
+        own = _charts_of(layout) if layout.measured else {}
+        if len(grids) > 1:
+            own = {f"{key}-{number}": replace(chart, title=f"{name}: {chart.title}") for key, chart in own.items()}
+        charts |= own
+    return charts
+
+
+def _charts_of(layout: GridLayout) -> dict[str, Chart]:
+    """The charts of one engine."""
     charts = {"rtfx": _pace_map(layout)}
     for kind, title in (
         ("host", "Peak host memory"),

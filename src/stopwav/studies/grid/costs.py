@@ -21,18 +21,29 @@ NEAR_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Costs:
-    """The seconds of a call of each measured cell, and of loading the engine."""
+    """The seconds of a call of each measured cell, and of loading each engine."""
 
     calls_s: Mapping[GridCell, float]
-    load_s: float
+    # By lane, of those that were measured.
+    loads_s: Mapping[str, float]
+
+    @property
+    def load_s(self) -> float:
+        """The seconds of loading every engine once."""
+        return sum(self.loads_s.values()) or ASSUMED_LOAD_S
+
+    def load_of(self, cell: GridCell) -> float:
+        """The seconds of loading the engine of a cell."""
+        return self.loads_s.get(cell.lane, ASSUMED_LOAD_S)
 
     def call_s(self, cell: GridCell) -> float | None:
-        """The seconds of a call: measured, or those of the cell with the nearest audio, in proportion; else None."""
+        """The seconds of a call: measured, or in proportion those of the engine's cell with the nearest audio."""
         if cell in self.calls_s:
             return self.calls_s[cell]
-        if not self.calls_s:
+        own = [other for other in self.calls_s if other.lane == cell.lane]
+        if not own:
             return None
-        nearest = min(self.calls_s, key=lambda other: abs(math.log(other.audio_s / cell.audio_s)))
+        nearest = min(own, key=lambda other: abs(math.log(other.audio_s / cell.audio_s)))
         return self.calls_s[nearest] * cell.audio_s / nearest.audio_s
 
     def least_s(self, cell: GridCell, *, peaks: bool) -> float:
@@ -44,9 +55,12 @@ class Costs:
 def costs_of(measured: Mapping[GridCell, Measurement]) -> Costs:
     """Return the costs that the rounds so far show."""
     good = {cell: measurement.good for cell, measurement in measured.items() if measurement.good}
-    loads_s = [round_.load_s for rounds in good.values() for round_ in rounds if round_.opened and round_.load_s]
+    loads_s: dict[str, list[float]] = {}
+    for cell, rounds in good.items():
+        own = loads_s.setdefault(cell.lane, [])
+        own += [round_.load_s for round_ in rounds if round_.opened and round_.load_s]
     calls_s = {cell: median(round_.median_s for round_ in rounds) for cell, rounds in good.items()}
-    return Costs(calls_s, median(loads_s) if loads_s else ASSUMED_LOAD_S)
+    return Costs(calls_s, {lane: median(seconds) for lane, seconds in loads_s.items() if seconds})
 
 
 def is_near_limit(
@@ -58,7 +72,8 @@ def is_near_limit(
     below it, in proportion to the audio, and to the duration once more where that is longer: the memory of attention
     grows with its square.
     """
-    share = partial(_largest_share, spec, machine)
+    share = partial(_largest_share, spec, machine, cell.lane)
+    measured = {other: measurement for other, measurement in measured.items() if other.lane == cell.lane}
     larger = [
         share(measurement, 1.0)
         for other, measurement in measured.items()
@@ -74,14 +89,16 @@ def is_near_limit(
     return (share(measured[nearest], growth) or 0.0) > NEAR_SHARE
 
 
-def _largest_share(spec: GridSpec, machine: Mapping[str, Any], measurement: Measurement, growth: float) -> float | None:
+def _largest_share(
+    spec: GridSpec, machine: Mapping[str, Any], lane: str, measurement: Measurement, growth: float
+) -> float | None:
     """The largest share of a limit that a cell takes whose peaks are so many times these over the loaded model."""
     shares = []
     for round_ in measurement.good:
         host, cuda = round_.memory, round_.cuda_memory
         peaks = [] if host is None else [(host.baseline_bytes, host.peak_bytes, _host_limit_bytes(spec, machine))]
         if cuda is not None:
-            peaks.append((cuda.baseline.device_bytes, cuda.peak.device_bytes, _device_limit_bytes(spec, machine)))
+            peaks.append((cuda.baseline.device_bytes, cuda.peak.device_bytes, _device_limit_bytes(spec, machine, lane)))
         shares += [(baseline + growth * (peak - baseline)) / limit for baseline, peak, limit in peaks]
     return max(shares, default=None)
 
@@ -91,8 +108,8 @@ def _host_limit_bytes(spec: GridSpec, machine: Mapping[str, Any]) -> float:
     return min((float(limit) for limit in limits if limit), default=math.inf)
 
 
-def _device_limit_bytes(spec: GridSpec, machine: Mapping[str, Any]) -> float:
+def _device_limit_bytes(spec: GridSpec, machine: Mapping[str, Any], lane: str) -> float:
     gpus: list[Any] = machine.get("gpus") or []
-    _, _, number = device_of(spec).partition(":")
+    _, _, number = device_of(spec, lane).partition(":")
     index = int(number) if number.isdigit() else 0
     return float(gpus[index].get("memory_bytes") or math.inf) if index < len(gpus) else math.inf

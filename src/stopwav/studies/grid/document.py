@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from stopwav.record import Record, Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
     Block,
@@ -21,19 +23,35 @@ from stopwav.report.document import (
     Row,
     Section,
     Table,
+    in_detail,
 )
-from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, plain
-from stopwav.stats import UNDECIDED
+from stopwav.report.text import (
+    DASH,
+    counted,
+    format_bytes,
+    format_interval,
+    format_value,
+    listed,
+    plain,
+)
 from stopwav.stats.rule import rule_text
 from stopwav.studies.budget import PRECISION, spent_s, time_text
 from stopwav.studies.grid.absence import budget_text
+from stopwav.studies.grid.layout_document import (
+    FAILED,
+    OPEN,
+    SLOWER,
+    GridLayout,
+    cell_text,
+    failure_text,
+    grid_layouts,
+    pace_mark,
+    place_text,
+)
+from stopwav.studies.grid.verdict_document import verdict_finding, verdict_sections
 from stopwav.studies.growth import growth_text, seconds_text
 from stopwav.studies.study import StudyRun
 
-SLOWER = "✗"
-OPEN = "?"
-
-_FAILED = {"oom": "OOM"}
 _MEMORY = (
     ("host", "Peak host memory (over the loaded model)"),
     ("allocated", "Peak of PyTorch's allocator: allocated (over the loaded model)"),
@@ -42,47 +60,37 @@ _MEMORY = (
 )
 
 
-@dataclass(frozen=True)
-class GridLayout:
-    """A grid's results by place, and those that are not of a cell."""
-
-    durations: list[float]
-    batch_sizes: list[int]
-    cells: dict[tuple[float, int], Result]
-    fits: list[Result]
-    frontiers: list[Result]
-
-    @property
-    def measured(self) -> list[Result]:
-        """The cells that have numbers."""
-        return [cell for cell in self.cells.values() if cell.metrics]
-
-    def has(self, metric: str) -> bool:
-        """Return whether any cell has a value of the metric."""
-        return any(cell.metrics[metric].value is not None for cell in self.measured)
-
-
 def grid_document(run: StudyRun, detail: Detail) -> Document:
-    """Return the tables, heat maps and curves, the fits, the frontier, and a sentence on each finding."""
-    layout = grid_layout(run.results)
-    engine = str(run.record.header.spec.get("engine"))
-    short = [replace(result, name=result.name.removeprefix(f"{engine} ")) for result in run.results]
+    """Return the tables, heat maps and curves, the fits, the frontier, and a sentence on each finding.
+
+    Of several engines each has its rows in the same tables, and a table of verdicts on all but the first.
+    """
+    grids = grid_layouts(run.results)
+    several = len(grids) > 1
+    verdicts: Any = run.extras.get("verdicts")
+    short = run.results if several else [_without_engine(result) for result in run.results]
     asked = [result for result in short if result.kind == "cell" and not _is_left_out(result)]
-    notes = list(filter(None, (pace_note(layout), _open_note(layout, run.record), _absent_note(layout))))
+    notes = [note for name, layout in grids.items() for note in _notes(name if several else "", layout, run)]
+    still_open = [(name, _open_note(layout, run.record)) for name, layout in grids.items()]
+    tables = _tables(grids, detail.scientific)
+    frontiers = [_of(name, several) + _frontier_text(row) for name, layout in grids.items() for row in layout.frontiers]
     return Document(
-        title=f"Grid of {engine}",
+        title=f"Grid of {listed(list(grids))}",
         blocks=(
-            Note(_settings_line(engine, layout), quiet=False, media=TEXT),
-            Section("At a glance", (Figures((("rtfx",), ("memory-*",)), layout="grid"),), media=PAGE),
-            Section("The grid", (*_tables(layout, detail.scientific), *map(Note, notes), _brackets_note(layout))),
-            Section("How it scales", (Figures((("scaling-*",),)), *_fit_lists(layout))),
-            *_lists("Largest batch that fits", [_frontier_text(result) for result in layout.frontiers]),
+            Note(_settings_line(grids), quiet=False, media=TEXT),
+            *(replace(table, media=BRIEF) for table in tables[:1]),
+            *([Note(legend, media=BRIEF)] if (legend := _marks_legend(grids)) else []),
+            *(Note(_of(name, several) + note, media=BRIEF) for name, note in still_open if note),
+            *verdict_sections(verdicts),
+            Section("At a glance", (Figures((("rtfx*",), ("memory-*",)), layout="grid"),), media=PAGE),
+            Section("The grid", in_detail((*tables, *map(Note, notes), _brackets_note(grids)))),
+            Section("How it scales", (Figures((("scaling-*",),)), *in_detail(_fit_lists(grids)))),
+            *_lists("Predictions, not measurements", _predictions(grids)),
+            *_lists("Largest batch that fits", frontiers),
         ),
         findings=(
-            _pace_finding(layout),
-            *_memory_finding(layout),
-            *_failed_finding(layout),
-            *_lost_rounds_finding(layout),
+            *([] if verdicts is None else map(partial(verdict_finding, verdicts), verdicts.engines)),
+            *(_of(name, several) + finding for name, layout in grids.items() for finding in _findings(layout)),
         ),
         record=run.record,
         warned=tuple(asked),
@@ -90,16 +98,27 @@ def grid_document(run: StudyRun, detail: Detail) -> Document:
     )
 
 
-def grid_layout(results: Sequence[Result]) -> GridLayout:
-    """Return the results by place."""
-    cells = {_place(result): result for result in results if result.kind == "cell"}
-    return GridLayout(
-        durations=sorted({duration_s for duration_s, _ in cells}),
-        batch_sizes=sorted({size for _, size in cells}),
-        cells=cells,
-        fits=[result for result in results if result.kind == "law"],
-        frontiers=[result for result in results if result.kind == "frontier"],
-    )
+def _of(name: str, several: bool) -> str:
+    return f"{name}: " if several else ""
+
+
+def _findings(layout: GridLayout) -> list[str]:
+    return [
+        _pace_finding(layout),
+        *_memory_finding(layout),
+        *_failed_finding(layout),
+        *_lost_rounds_finding(layout),
+    ]
+
+
+def _without_engine(result: Result) -> Result:
+    """The result under the name of its place alone."""
+    return replace(result, name=result.name.removeprefix(f"{result.params['of']} "))
+
+
+def _notes(name: str, layout: GridLayout, run: StudyRun) -> list[str]:
+    notes = (pace_note(layout), _open_note(layout, run.record), _absent_note(layout))
+    return [_of(name, bool(name)) + note for note in notes if note]
 
 
 def fit_text(fit: Result) -> str:
@@ -109,53 +128,28 @@ def fit_text(fit: Result) -> str:
     return f"{fit.params['duration_s']:g} s: {growth_text(fit, 'B')}"
 
 
-def cell_text(result: Result, metric: str, *, intervals: bool = True, scientific: bool = False) -> str:
-    """Return what stands in a cell: its number, or how it ended."""
-    estimate = result.metrics.get(metric)
-    if estimate is None:
-        return failure_text(result)
-    if estimate.value is None:
-        return DASH
-    if estimate.unit == "B":
-        over = result.metrics[metric.replace("_bytes", "_over_baseline_bytes")].value
-        more = "" if over is None else f" ({'+' if over >= 0 else ''}{format_bytes(over)})"
-        bound = "≤ " if estimate.code == "upper-bound" else ""
-        return bound + format_bytes(estimate.value) + more
-    mark = f" {_pace_mark(result)}".rstrip() if metric in ("rtf", "rtfx") else ""
-    if scientific and metric != "rtfx":
-        return f"{estimate.value:.2E}{mark}"
-    decimals = 2 if metric == "rtfx" else 4
-    return (format_interval if intervals else format_value)(estimate, most=decimals) + mark
-
-
-def failure_text(result: Result) -> str:
-    """Return how a cell that has no number ended, or when its turn comes."""
-    codes = {warning.code for warning in result.warnings}
-    call_s: Any = result.params.get("call_s")
-    if result.status == "skipped" and call_s is not None:
-        return f"{'no time' if 'budget' in codes else 'next'}, about {time_text(call_s)}"
-    return _FAILED.get(result.status, result.status)
-
-
-def place_text(result: Result) -> str:
-    """Return the place of a cell."""
-    return f"{result.params['duration_s']:g} s × {result.params['batch_size']}"
-
-
 def pace_note(layout: GridLayout) -> str:
     """Return where the real-time line runs, in a sentence."""
-    marks = [_pace_mark(cell) for cell in layout.measured]
+    marks = [pace_mark(cell) for cell in layout.measured]
     if not marks:
         return "No cell was measured."
     parts = []
+    cells = counted(len(marks), "cell")
     if SLOWER in marks:
-        parts.append(f"{SLOWER} slower than real time (RTFx below 1): {marks.count(SLOWER)} of {len(marks)} cells")
+        parts.append(f"{SLOWER} slower than real time (RTFx below 1): {marks.count(SLOWER)} of {cells}")
     if OPEN in marks:
         undecided = f"{OPEN} undecided, as the interval includes RTFx 1 or there is none"
-        parts.append(f"{undecided}: {marks.count(OPEN)} of {len(marks)} cells; more rounds would decide")
+        parts.append(f"{undecided}: {marks.count(OPEN)} of {cells}; more rounds would decide")
     text = "; ".join(parts) if parts else "Every measured cell is faster than real time (RTFx above 1)"
     rule: Any = layout.measured[0].params["rule"]
     return f"{text}." if rule == "fixed" else f"{text}; by {rule_text(rule, 0.95)}."
+
+
+def _marks_legend(grids: Mapping[str, GridLayout]) -> str:
+    """Return the meaning of the marks in the table, of those that there are."""
+    marks = {pace_mark(cell) for layout in grids.values() for cell in layout.measured}
+    meanings = {SLOWER: "slower than real time", OPEN: "undecided whether it is faster than real time"}
+    return "; ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in marks)
 
 
 def _open_note(layout: GridLayout, record: Record) -> str:
@@ -179,51 +173,59 @@ def _is_left_out(result: Result) -> bool:
     return any(warning.code in ("triangle", "budget") for warning in result.warnings)
 
 
-def _settings_line(engine: str, layout: GridLayout) -> str:
-    params: Any = next(iter(layout.cells.values())).params
-    counts: list[Any] = sorted({cell.params["rounds"] for cell in layout.measured} or {params["rounds"]})
+def _settings_line(grids: Mapping[str, GridLayout]) -> str:
+    params: Any = next(iter(next(iter(grids.values())).cells.values())).params
+    measured = [cell for layout in grids.values() for cell in layout.measured]
+    counts: list[Any] = sorted({cell.params["rounds"] for cell in measured} or {params["rounds"]})
     rounds = counted(counts[0], "round") if len(counts) == 1 else f"{counts[0]}–{counts[-1]} rounds"
+    names = listed([plain(name, 80) for name in grids])
     return (
-        f"{plain(engine, 80)} on {params['device']}, audio {plain(str(params['audio']), 60)}, {rounds}; "
-        f"rows: seconds of audio, columns: batch size; [{_interval_name(layout)}]"
+        f"{names} on {params['device']}, audio {plain(str(params['audio']), 60)}, {rounds}; "
+        f"rows: seconds of audio, columns: batch size; [{_interval_name(grids)}]"
     )
 
 
-def _interval_name(layout: GridLayout) -> str:
+def _interval_name(grids: Mapping[str, GridLayout]) -> str:
     """The name of the interval: from fewer than three rounds it does not include how processes differ."""
-    codes = (cell.metrics["rtf"].code for cell in layout.measured)
+    codes = (cell.metrics["rtf"].code for layout in grids.values() for cell in layout.measured)
     within = next((code.replace("-", " ") for code in codes if code.startswith("within-")), "")
     return f"95 % CI {within}".strip()
 
 
-def _brackets_note(layout: GridLayout) -> Note:
-    text = f"Rows: seconds of audio; columns: batch size; in square brackets: {_interval_name(layout)}."
+def _brackets_note(grids: Mapping[str, GridLayout]) -> Note:
+    text = f"Rows: seconds of audio; columns: batch size; in square brackets: {_interval_name(grids)}."
     return Note(text, media=("markdown", "page"))
 
 
-def _tables(layout: GridLayout, scientific: bool) -> list[Table]:
+def _tables(grids: Mapping[str, GridLayout], scientific: bool) -> list[Table]:
     """Pace by the wall, by the device where there is one, then the peaks that were measured."""
+    layouts = grids.values()
     wanted = [("rtfx", "Inverse real-time factor (RTFx)"), ("rtf", "Real-time factor (RTF)")]
-    if layout.has("device_rtf"):
+    if scientific:  # which RTFx is not written in
+        wanted.reverse()
+    if any(layout.has("device_rtf") for layout in layouts):
         wanted.append(("device_rtf", "Real-time factor (RTF) of the device alone"))
-    wanted += [(f"peak_{kind}_bytes", title) for kind, title in _MEMORY if layout.has(f"peak_{kind}_bytes")]
-    columns = (Column("", "left"), *(Column(f"× {size}") for size in layout.batch_sizes))
-    return [Table(columns, _rows(layout, metric, scientific), title=title) for metric, title in wanted]
+    wanted += [
+        (f"peak_{kind}_bytes", title)
+        for kind, title in _MEMORY
+        if any(layout.has(f"peak_{kind}_bytes") for layout in layouts)
+    ]
+    sizes = next(iter(layouts)).batch_sizes
+    columns = (Column("", "left"), *(Column(f"× {size}") for size in sizes))
+    return [Table(columns, _rows(grids, metric, scientific), title=title) for metric, title in wanted]
 
 
-def _rows(layout: GridLayout, metric: str, scientific: bool) -> tuple[Row, ...]:
-    return tuple(
-        Row(
-            (
-                Cell(f"{duration_s:g} s"),
-                *(
-                    Cell(cell_text(layout.cells[duration_s, size], metric, scientific=scientific))
-                    for size in layout.batch_sizes
-                ),
-            )
-        )
-        for duration_s in layout.durations
-    )
+def _rows(grids: Mapping[str, GridLayout], metric: str, scientific: bool) -> tuple[Row, ...]:
+    """A row per duration; of several engines those of each below its name."""
+    rows = []
+    for name, layout in grids.items():
+        if len(grids) > 1:
+            rows.append(Row((Cell(name),), heading=True))
+        for duration_s in layout.durations:
+            cells = (layout.cells[duration_s, size] for size in layout.batch_sizes)
+            texts = (cell_text(cell, metric, scientific=scientific) for cell in cells)
+            rows.append(Row((Cell(f"{duration_s:g} s"), *map(Cell, texts))))
+    return tuple(rows)
 
 
 def _absent_note(layout: GridLayout) -> str:
@@ -235,14 +237,28 @@ def _absent_note(layout: GridLayout) -> str:
     return f"{DASH}  {', '.join(absent)} memory, device time: {note}"
 
 
-def _fit_lists(layout: GridLayout) -> list[Block]:
+def _fit_lists(grids: Mapping[str, GridLayout]) -> list[Block]:
     over_duration, over_size = (
-        [fit_text(fit) for fit in layout.fits if fit.params["axis"] == axis] for axis in ("duration", "batch size")
+        [
+            _of(name, len(grids) > 1) + fit_text(fit)
+            for name, layout in grids.items()
+            for fit in layout.fits
+            if fit.params["axis"] == axis
+        ]
+        for axis in ("duration", "batch size")
     )
     return [
         *_lists("Scaling fit: time of a batch over its duration d", over_duration),
         *_lists("Scaling fit: time of a batch over its size B", over_size),
-        *_lists("Predictions, not measurements", [text for fit in layout.fits if (text := _prediction_text(fit))]),
+    ]
+
+
+def _predictions(grids: Mapping[str, GridLayout]) -> list[str]:
+    return [
+        _of(name, len(grids) > 1) + text
+        for name, layout in grids.items()
+        for fit in layout.fits
+        if (text := _prediction_text(fit))
     ]
 
 
@@ -264,18 +280,8 @@ def _frontier_text(result: Result) -> str:
     largest, fails_at = result.metrics["largest_batch"], result.params["fails_at"]
     reason = largest.note
     if fails_at is not None and result.status == "ok":
-        reason = f"{fails_at}: {_FAILED.get(largest.code, largest.code)}"
+        reason = f"{fails_at}: {FAILED.get(largest.code, largest.code)}"
     return f"{result.params['duration_s']:g} s: {largest.value or 0:.0f} ({reason})"
-
-
-def _place(result: Result) -> tuple[float, int]:
-    params: Any = result.params
-    return float(params["duration_s"]), int(params["batch_size"])
-
-
-def _pace_mark(result: Result) -> str:
-    """Whether a cell is surely slower than real time, or may be."""
-    return {"below": SLOWER, "above": "", UNDECIDED: OPEN}[str(result.params["real_time"])]
 
 
 def _pace_finding(layout: GridLayout) -> str:
@@ -287,7 +293,7 @@ def _pace_finding(layout: GridLayout) -> str:
         f"from RTFx {format_value(worst[1].metrics['rtfx'])} ({place_text(worst[1])}) "
         f"to {format_value(best[1].metrics['rtfx'])} ({place_text(best[1])})"
     )
-    marks = [_pace_mark(cell) for _, cell in paces]
+    marks = [pace_mark(cell) for _, cell in paces]
     if len(paces) == 1:
         verdict = {SLOWER: "Slower than real time", OPEN: "Undecided whether it is faster than real time"}
         only = format_interval(worst[1].metrics["rtfx"])
@@ -321,7 +327,7 @@ def _failed_finding(layout: GridLayout) -> list[str]:
         return []
     listed = ", ".join(f"{place_text(cell)} {failure_text(cell)}" for cell in failed[:6])
     more = f" and {len(failed) - 6} more" if len(failed) > 6 else ""
-    return [f"{len(failed)} of {len(layout.cells)} cells could not be measured: {listed}{more}"]
+    return [f"{len(failed)} of {counted(len(layout.cells), 'cell')} could not be measured: {listed}{more}"]
 
 
 def _lost_rounds_finding(layout: GridLayout) -> list[str]:

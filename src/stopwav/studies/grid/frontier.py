@@ -30,29 +30,30 @@ class Probe:
         self._workload.setup()()
 
 
-def find_frontier(spec: GridSpec, record: Record, duration_s: float, within_s: float = math.inf) -> None:
+def find_frontier(spec: GridSpec, record: Record, lane: str, duration_s: float, within_s: float = math.inf) -> None:
     """Probe batches of a duration until the largest that fits is known, or time is up; each probe is stored at once."""
-    limit_bytes, end_s = _limit_bytes(spec), time.monotonic() + within_s
-    while (size := next_batch(grid_frontier(record, duration_s), spec.batch_sizes[0])) is not None:
+    limit_bytes, end_s = _limit_bytes(spec, lane), time.monotonic() + within_s
+    while (size := next_batch(grid_frontier(record, lane, duration_s), spec.batch_sizes[0])) is not None:
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             return
-        outcome = _probe(spec, GridCell(duration_s, size), limit_bytes, left_s)
+        cell = GridCell(duration_s, size, lane)
+        outcome = _probe(spec, cell, limit_bytes, left_s)
         if outcome.status == "timeout" and left_s < plan_of(spec).time_limit_s:
             return  # the search ended, and not what a probe may take
-        key = ("frontier", exact(duration_s), size)
-        record.append(outcome_to_piece(key, outcome, {"memory_limit_bytes": limit_bytes}))
+        record.append(outcome_to_piece(("frontier", *cell.key), outcome, {"memory_limit_bytes": limit_bytes}))
 
 
-def grid_frontier(record: Record, duration_s: float) -> Frontier:
+def grid_frontier(record: Record, lane: str, duration_s: float) -> Frontier:
     """Return what the probes of a duration say, and those of its cells that were measured or ran out of memory."""
     pieces = record.pieces
-    probed = [(int(piece.key[2]), piece) for piece in pieces if piece.key[:2] == ["frontier", exact(duration_s)]]
+    row = [*([lane] if lane else []), exact(duration_s)]
+    probed = [(int(piece.key[-1]), piece) for piece in pieces if piece.key[:-1] == ["frontier", *row]]
     # A cell that took too long, or was skipped, may fit all the same.
     cells = [
-        (int(piece.key[3]), piece)
+        (int(piece.key[-2]), piece)
         for piece in pieces
-        if piece.key[0] == "cell" and piece.key[2] == exact(duration_s) and piece.status in ("ok", "oom")
+        if piece.key[0] == "cell" and piece.key[2:-2] == row and piece.status in ("ok", "oom")
     ]
     return frontier_of([*probed, *cells])
 
@@ -60,13 +61,17 @@ def grid_frontier(record: Record, duration_s: float) -> Frontier:
 def _probe(spec: GridSpec, cell: GridCell, limit_bytes: int | None, left_s: float) -> Outcome:
     limit_s = min(plan_of(spec).time_limit_s, left_s)
     factory: Callable[..., object] = Probe
-    with open_process(factory, CellWorkload(engine_of(spec), cell, spec.audio, spec.seed), limit_bytes) as process:
+    with open_process(
+        factory, CellWorkload(engine_of(spec, cell.lane), cell, spec.audio, spec.seed), limit_bytes
+    ) as process:
         outcome = process.start(limit_s)
         return process.call("run", time_limit_s=limit_s) if outcome.ok else outcome
 
 
-def _limit_bytes(spec: GridSpec) -> int | None:
+def _limit_bytes(spec: GridSpec, lane: str) -> int | None:
     """The host memory that a probe may take."""
     asked = plan_of(spec).memory_limit_bytes
     # On a device the host is not what runs out, and CUDA maps more of it than it uses.
-    return asked if asked is not None or device_of(spec).startswith("cuda") else ask_machine(free_memory_limit_bytes)
+    return (
+        asked if asked is not None or device_of(spec, lane).startswith("cuda") else ask_machine(free_memory_limit_bytes)
+    )

@@ -70,10 +70,16 @@ def round_seconds(round_: Round) -> float:
 
 
 def implausible(measured: Mapping[GridCell, Measurement]) -> list[GridCell]:
-    """Return the measured cells whose times do not fit to those of their neighbours."""
-    times = {cell: measurement.time.value for cell, measurement in measured.items() if measurement.good}
-    places = {(cell.duration_s, float(cell.batch_size)): time for cell, time in times.items() if time}
-    return [GridCell(duration_s, int(size)) for duration_s, size in implausible_cells(places)]
+    """Return the measured cells whose times do not fit to those of their neighbours of the same engine."""
+    times: dict[str, dict[tuple[float, float], float]] = {}
+    for cell, measurement in measured.items():
+        if measurement.good and (time := measurement.time.value):
+            times.setdefault(cell.lane, {})[cell.duration_s, float(cell.batch_size)] = time
+    return [
+        GridCell(duration_s, int(size), lane)
+        for lane, places in times.items()
+        for duration_s, size in implausible_cells(places)
+    ]
 
 
 def _rounds_to_precision(measured: Measurement, precision: float) -> int:

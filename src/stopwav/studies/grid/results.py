@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stopwav.engines.label import read_label
 from stopwav.errors import Caution, Status, StopwavError
 from stopwav.measure.rounds import Measurement, Round
 from stopwav.record import Header, Record, Result, read_header
@@ -17,10 +18,11 @@ from stopwav.studies.corpus_header import header_warnings
 from stopwav.studies.frontier import Frontier, largest_estimate, next_batch
 from stopwav.studies.grid.absence import Absence, absences
 from stopwav.studies.grid.cell import GridCell
-from stopwav.studies.grid.cells import cells_of, measurements, opened_rounds
+from stopwav.studies.grid.cells import cells_of, measurements, opened_rounds, result_name
 from stopwav.studies.grid.frontier import grid_frontier
 from stopwav.studies.grid.real_time import implausible, more_s, real_time_verdict
 from stopwav.studies.grid.spec import GridSpec, device_of
+from stopwav.studies.grid.stored_pieces import searched_rows
 from stopwav.studies.grid.traces import trace_warnings
 from stopwav.studies.growth import Axis, coefficients, held_out
 from stopwav.studies.run_folder import paths_in
@@ -33,42 +35,43 @@ ALONE = "a larger --budget, or --thorough, gives it a process of its own"
 
 
 def grid_results(record: Record) -> list[Result]:
-    """Return a result per cell, row by row, then one per fit, then one per duration whose frontier was searched."""
+    """Return a result per cell, engine by engine and row by row, then one per fit, then one per searched duration."""
     spec = GridSpec(**record.header.spec)
     measured = dict(measurements(record))
-    shared = {"audio": spec.audio, "device": device_of(spec)}
-    warnings, absent = tuple(_run_warnings(record, spec, measured)), absences(record, spec, measured)
-    suspects = implausible(measured)
+    absent, suspects = absences(record, spec, measured), implausible(measured)
+    warnings = {lane: tuple(_run_warnings(record, spec, lane, measured)) for lane in spec.lanes}
     cells = []
     for cell in cells_of(spec):
         if cell in absent:
-            cells.append(_absent_result(spec, cell, absent[cell], shared))
+            cells.append(_absent_result(spec, cell, absent[cell]))
             continue
         own = (_implausible(measured[cell]),) if cell in suspects else ()
-        warned = (*own, *trace_warnings(record, cell), *warnings)
-        cells.append(_cell_result(record, cell, measured[cell], shared, warned))
+        warned = (*own, *trace_warnings(record, cell), *warnings[cell.lane])
+        cells.append(_cell_result(record, spec, cell, measured[cell], warned))
     frontiers = [
-        _frontier_result(spec, duration_s, grid_frontier(record, duration_s))
-        for duration_s in (spec.durations if spec.frontier else ())
+        _frontier_result(spec, lane, duration_s, grid_frontier(record, lane, duration_s))
+        for lane, duration_s in searched_rows(spec)
     ]
     return [*cells, *growth_results(spec, measured), *frontiers]
 
 
-def _absent_result(spec: GridSpec, cell: GridCell, absence: Absence, shared: Mapping[str, object]) -> Result:
-    params = {**_place(cell), **shared, "rounds": 0, "call_s": absence.call_s}
-    return Result(f"{spec.engine} {cell}", params, "skipped", {}, (absence.caution,), kind="cell")
+def _shared(spec: GridSpec, lane: str) -> dict[str, object]:
+    """The parameters of every result of an engine: what it is called, its setting, and where it ran on what."""
+    setting = read_label(spec.engine(lane)).setting
+    return {"of": spec.name(lane), "setting": setting, "audio": spec.audio, "device": device_of(spec, lane)}
+
+
+def _absent_result(spec: GridSpec, cell: GridCell, absence: Absence) -> Result:
+    params = {**_place(cell), **_shared(spec, cell.lane), "rounds": 0, "call_s": absence.call_s}
+    return Result(result_name(spec, cell), params, "skipped", {}, (absence.caution,), kind="cell")
 
 
 def _cell_result(
-    record: Record,
-    cell: GridCell,
-    measured: Measurement,
-    shared: Mapping[str, object],
-    warnings: tuple[Caution, ...],
+    record: Record, spec: GridSpec, cell: GridCell, measured: Measurement, warnings: tuple[Caution, ...]
 ) -> Result:
     good = measured.good
     # Of a cell that failed, the rounds that were tried.
-    params = {**_place(cell), **shared, "rounds": len(good) or len(measured.rounds)}
+    params = {**_place(cell), **_shared(spec, cell.lane), "rounds": len(good) or len(measured.rounds)}
     metrics: dict[str, Estimate] = {}
     if good:
         verdict = real_time_verdict(cell, measured, verdict_rule(record))
@@ -76,7 +79,7 @@ def _cell_result(
         params |= {"more_rounds": verdict.more_rounds, "more_s": more_s(measured, verdict)}
         metrics = _metrics(cell, measured, opened_rounds(record, cell, measured))
     all_warnings = (*_failures(measured), *measured.cautions, *warnings)
-    return Result(f"{record.header.spec['engine']} {cell}", params, measured.status, metrics, all_warnings, kind="cell")
+    return Result(result_name(spec, cell), params, measured.status, metrics, all_warnings, kind="cell")
 
 
 def _implausible(measured: Measurement) -> Caution:
@@ -178,9 +181,12 @@ def _of_rounds(values_s: Sequence[float]) -> Estimate:
     return summarise_rounds([[value_s] for value_s in values_s], unit="s")
 
 
-def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Caution]:
-    """The warnings that are about every cell."""
+def _run_warnings(
+    record: Record, spec: GridSpec, lane: str, all_measured: Mapping[GridCell, Measurement]
+) -> Iterator[Caution]:
+    """The warnings that are about every cell of an engine."""
     yield from header_warnings(record.header)
+    measured = {cell: measurement for cell, measurement in all_measured.items() if cell.lane == lane}
     engine: Mapping[str, Any] = next(
         (measurement.good[0].facts["engine"] for measurement in measured.values() if measurement.good), {}
     )
@@ -192,7 +198,7 @@ def _run_warnings(record: Record, spec: GridSpec, measured: Mapping[GridCell, Me
         yield Caution("engine-changed", message)
     for note in engine.get("notes", ()):
         yield Caution("engine", note)
-    device = device_of(spec)
+    device = device_of(spec, lane)
     if engine and str(engine["device"]).split(":")[0] != device.split(":")[0]:
         message = f"the engine runs on {engine['device']} but was timed as on {device}: name it with --device"
         yield Caution("device", message)
@@ -241,13 +247,14 @@ def _runs_on_speech(record: Record) -> Iterator[Record]:
 
 def _apart_from_audio(header: Header) -> tuple[object, ...]:
     """What two runs share whose times may be compared: study, settings but for the audio, machine and packages."""
-    spec = {**header.spec, "audio": "", "predict_s": None, "frontier": False}
+    spec = {**GridSpec(**header.spec).stored(), "audio": "", "predict_s": None, "frontier": False}
     return header.study, spec, header.machine.get("fingerprint"), header.machine.get("packages")
 
 
-def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> Result:
+def _frontier_result(spec: GridSpec, lane: str, duration_s: float, frontier: Frontier) -> Result:
     params = {
         "kind": "frontier",
+        "of": spec.name(lane),
         "duration_s": duration_s,
         "fails_at": frontier.fails_at,
         "failure": frontier.failure,
@@ -258,23 +265,23 @@ def _frontier_result(spec: GridSpec, duration_s: float, frontier: Frontier) -> R
     if next_batch(frontier, spec.batch_sizes[0]) is not None:
         status = "skipped"
         largest = replace(largest, note="at least: the search is not finished", code="lower-bound")
-    name = f"{spec.engine} {duration_s:g} s, largest batch"
+    name = f"{spec.name(lane)} {duration_s:g} s, largest batch"
     return Result(name, params, status, {"largest_batch": largest}, kind="frontier")
 
 
 def growth_results(spec: GridSpec, measured: Mapping[GridCell, Measurement]) -> Iterator[Result]:
-    """Yield a result for each row and column with three measured cells or more."""
+    """Yield a result for each row and column of each engine with three measured cells or more."""
     times = {cell: measurement.time.value for cell, measurement in measured.items() if measurement.good}
-    known = {cell: time for cell, time in times.items() if time}
-    for size in spec.batch_sizes:
-        axis = _axis("duration", float(size), [(c.duration_s, t) for c, t in known.items() if c.batch_size == size])
-        if len(axis.x) >= FEWEST_POINTS:
-            yield _result(spec, axis)
-    for duration_s in spec.durations:
-        along = [(float(c.batch_size), t) for c, t in known.items() if c.duration_s == duration_s]
-        axis = _axis("batch size", duration_s, along)
-        if len(axis.x) >= FEWEST_POINTS:
-            yield _result(spec, axis)
+    for lane in spec.lanes:
+        known = {cell: time for cell, time in times.items() if time and cell.lane == lane}
+        axes = [
+            _axis("duration", float(size), [(c.duration_s, t) for c, t in known.items() if c.batch_size == size])
+            for size in spec.batch_sizes
+        ]
+        for duration_s in spec.durations:
+            along = [(float(c.batch_size), t) for c, t in known.items() if c.duration_s == duration_s]
+            axes.append(_axis("batch size", duration_s, along))
+        yield from (_result(spec, lane, axis) for axis in axes if len(axis.x) >= FEWEST_POINTS)
 
 
 def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axis:
@@ -282,10 +289,11 @@ def _axis(name: str, fixed: float, points: Sequence[tuple[float, float]]) -> Axi
     return Axis(name, fixed, tuple(x for x, _ in rising), tuple(time_s for _, time_s in rising))
 
 
-def _result(spec: GridSpec, axis: Axis) -> Result:
+def _result(spec: GridSpec, lane: str, axis: Axis) -> Result:
     fit = fit_growth(axis.x, axis.time_s)
     metrics = {**coefficients(fit, axis), **held_out(axis)}
-    params: dict[str, object] = {"kind": "law", "axis": axis.name, "law": "quadratic" if fit.is_quadratic else "linear"}
+    law = "quadratic" if fit.is_quadratic else "linear"
+    params: dict[str, object] = {"kind": "law", "of": spec.name(lane), "axis": axis.name, "law": law}
     if axis.name == "duration":
         params["batch_size"] = int(axis.fixed)
         place = f"batch {axis.fixed:g}"
@@ -296,7 +304,7 @@ def _result(spec: GridSpec, axis: Axis) -> Result:
         params["duration_s"] = axis.fixed
         place = f"{axis.fixed:g} s"
     params["cells"] = [[x, time_s] for x, time_s in zip(axis.x, axis.time_s, strict=True)]
-    return Result(f"{spec.engine} {place}, time over {axis.name}", params, "ok", metrics, kind="law")
+    return Result(f"{spec.name(lane)} {place}, time over {axis.name}", params, "ok", metrics, kind="law")
 
 
 def _prediction(fit: GrowthFit, axis: Axis, at: float) -> dict[str, Estimate]:

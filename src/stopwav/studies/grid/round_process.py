@@ -20,15 +20,20 @@ class RoundProcess:
     """Visits cells in a process that is started when first asked, and again behind a cell that ended it."""
 
     def __init__(self, spec: GridSpec) -> None:
-        limit_bytes = plan_of(spec).memory_limit_bytes
-        self._arguments = (engine_of(spec), spec.audio, spec.seed, device_of(spec), limit_bytes)
+        self._spec = spec
+        # Of the engine of the last cell.
+        self._lane = ""
         self._process: Process | None = None
         self._visited: list[GridCell] = []
 
     def visit(self, cell: GridCell, plan: Plan, *, alone: bool = False, peaks: bool = True) -> Round:
-        """Return a round of a cell, in a process of its own where that is asked for or it failed behind others."""
-        if alone:
+        """Return a round of a cell, in a process of its own where that is asked for or it failed behind others.
+
+        One engine at a time is loaded: another one would hold memory that is none of a cell's.
+        """
+        if alone or cell.lane != self._lane:
             self.close()
+            self._lane = cell.lane
         shared = bool(self._visited)
         round_ = self._ask(cell, plan, peaks)
         if shared and round_.status in TRIED_AGAIN:
@@ -68,5 +73,8 @@ class RoundProcess:
         if self._process is not None:
             return Outcome("ok")
         factory: Callable[..., object] = CellVisitor
-        self._process = open_process(factory, *self._arguments)
+        spec, lane = self._spec, self._lane
+        limit_bytes = plan_of(spec).memory_limit_bytes
+        arguments = (engine_of(spec, lane), spec.audio, spec.seed, device_of(spec, lane), limit_bytes)
+        self._process = open_process(factory, *arguments)
         return self._process.start(plan.time_limit_s)

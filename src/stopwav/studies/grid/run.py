@@ -33,7 +33,7 @@ from stopwav.studies.grid.schedule import (
     sweep,
 )
 from stopwav.studies.grid.spec import GridSpec, engine_of, plan_of
-from stopwav.studies.grid.stored_pieces import has_own_passes, missing_keys
+from stopwav.studies.grid.stored_pieces import has_own_passes, missing_keys, searched_rows
 from stopwav.studies.grid.traces import trace_cells
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
@@ -41,9 +41,11 @@ from stopwav.studies.spec import make_header, study_function
 from stopwav.studies.stored_rounds import round_to_piece, take_visit
 
 
-@study_function(GridSpec, "engine")
+@study_function(GridSpec, "engines")
 def grid(spec: GridSpec) -> Record:
     """Return the run of a grid: rounds, each a fresh process that goes through cells in an order drawn for it.
+
+    Several engines take turns, one after the other within each round.
 
     Without `rounds` it spends `budget_s`: a first sweep over every cell, then rounds over those that are open.
     `audio` is `bundled` speech, `noise`, a file or a folder, cut or repeated to the length. `plan` says how a visit of
@@ -67,25 +69,27 @@ def grid(spec: GridSpec) -> Record:
 def _is_same(spec: GridSpec, other: Header) -> bool:
     """Whether a run is of this spec; one of an older version, without digests of its files, also of this audio."""
     same_audio = other.digests or other.corpus.get("digest") == audio_digest(spec.audio)
-    return other.spec == spec.stored() and bool(same_audio)
+    # Runs of older versions have one engine, under a key of its own.
+    stored = {"engines": [other.spec["engine"]], **other.spec} if "engine" in other.spec else other.spec
+    return {name: value for name, value in stored.items() if name != "engine"} == spec.stored() and bool(same_audio)
 
 
 def _header(spec: GridSpec) -> Header:
-    from stopwav.studies.engine_check import check_engine
+    from stopwav.studies.engine_check import check_engines
 
     if spec.predict_s is not None and len(set(spec.durations)) < FEWEST_POINTS:
         raise StopwavError(f"--predict {spec.predict_s:g}: a fit needs at least three --durations")
-    spec.report("checking the engine", 0, 1)
-    engine = engine_of(spec)
+    spec.report("checking the engines", 0, 1)
+    engines = [engine_of(spec, lane) for lane in spec.lanes]
     # One that is not available is an error before anything is measured.
-    inspection = check_engine(engine, spec.time_limit_s)
+    inspections = check_engines(engines, spec.time_limit_s)
     warnings = audio_warnings(spec.audio, max(spec.durations))
     corpus = {
         "name": spec.audio,
         "digest": audio_digest(spec.audio),
         "cautions": [{"code": warning.code, "message": warning.message} for warning in warnings],
     }
-    digests = {**engine_digests([engine], [inspection]), **input_digests(spec.audio, max(spec.durations))}
+    digests = {**engine_digests(engines, inspections), **input_digests(spec.audio, max(spec.durations))}
     return make_header("grid", spec, corpus=corpus, digests=digests)
 
 
@@ -93,10 +97,11 @@ def _spend(run: Spending) -> None:
     """Spend the budget: the sweep, the largest batches where asked for, rounds, and passes that a process has alone."""
     sweep(run)
     if run.spec.frontier:
-        for row, duration_s in enumerate(run.spec.durations):
-            run.spec.report("largest batch", row, len(run.spec.durations))
+        rows = searched_rows(run.spec)
+        for row, (lane, duration_s) in enumerate(rows):
+            run.spec.report("largest batch", row, len(rows))
             # Half of what is left: rounds need time too.
-            find_frontier(run.spec, run.record, duration_s, run.budget.left_s / 2 / (len(run.spec.durations) - row))
+            find_frontier(run.spec, run.record, lane, duration_s, run.budget.left_s / 2 / (len(rows) - row))
         store_spent(run.record, run.budget)
     spend_rounds(run, FEWEST_ROUNDS)
     own_passes(run, OWN_SHARE)
@@ -125,6 +130,7 @@ def _run(spec: GridSpec, record: Record) -> None:
             spec.show(record, f"{cell} in a process of its own")
             round_ = process.visit(cell, replace(plan, visit_s=ONE_CALL_S), alone=True)
             record.append(round_to_piece(own_key(cell), round_))
-    for row, duration_s in enumerate(spec.durations if spec.frontier else ()):
-        spec.report("largest batch", row, len(spec.durations))
-        find_frontier(spec, record, duration_s)
+    rows = searched_rows(spec)
+    for row, (lane, duration_s) in enumerate(rows):
+        spec.report("largest batch", row, len(rows))
+        find_frontier(spec, record, lane, duration_s)

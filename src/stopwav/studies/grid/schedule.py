@@ -12,8 +12,16 @@ from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.stats import UNDECIDED
 from stopwav.studies.budget import FEWEST_ROUNDS, Budget, half_width, store_spent, time_text
-from stopwav.studies.grid.cell import GridCell, exact
-from stopwav.studies.grid.cells import cell_place, drawn_order, lacking_own, measurements, own_key, rising_cells
+from stopwav.studies.grid.cell import GridCell
+from stopwav.studies.grid.cells import (
+    by_lane,
+    cell_place,
+    drawn_order,
+    lacking_own,
+    measurements,
+    own_key,
+    rising_cells,
+)
 from stopwav.studies.grid.costs import Costs, costs_of, is_near_limit
 from stopwav.studies.grid.real_time import implausible, real_time_verdict
 from stopwav.studies.grid.round_process import RoundProcess
@@ -98,7 +106,10 @@ def sweep(run: Spending) -> None:
             call_s = costs.call_s(cell) or 0.0
             run.show(f"{cell}, about {time_text(call_s)} a call" if call_s else str(cell))
             visit_s = sweep_visit_s(run.budget, costs, cells[position:])
-            fits = run.budget.fits(costs.least_s(cell, peaks=True))
+            # Engines that the sweep has not come to yet have as much time as this one.
+            waiting = len({other.lane for other in cells[position:]})
+            kept_s = run.budget.left_s * (waiting - 1) / waiting
+            fits = run.budget.fits(costs.least_s(cell, peaks=True) + kept_s)
             if not fits or not run.visit(process, cell, 0, visit_s, peaks=True):
                 _leave_out(run.record, cell, call_s if not fits else max(call_s, run.budget.total_s))
             # After each: a call may take minutes.
@@ -138,8 +149,9 @@ def spend_rounds(run: Spending, end: int = MOST_WHOLE) -> None:
         with RoundProcess(run.spec) as process:
             # An implausible cell comes first, as long as the machine is likely to be as it was.
             suspects = [cell for cell in implausible(measured) if cell in chosen]
-            others = drawn_order((cell for cell in chosen if cell not in suspects), run.spec.seed, index)
-            for done, cell in enumerate([*suspects, *others]):
+            others = (cell for cell in chosen if cell not in suspects)
+            drawn = drawn_order(others, run.spec.lanes, run.spec.seed, index)
+            for done, cell in enumerate(by_lane([*suspects, *drawn], run.spec.lanes, index)):
                 run.spec.report(f"round {index + 1}", done, len(chosen))
                 run.show(f"round {index + 1}: {cell}")
                 if run.budget.fits(visits_s[cell]):
@@ -158,9 +170,23 @@ def choose_cells(run: Spending, measured: dict[GridCell, Measurement]) -> list[G
     suspects = implausible(measured)
     wanted = [cell for cell in measured if is_open(run, cell, measured[cell])]
     wanted.sort(key=lambda cell: _rank(run, cell, measured, cell in suspects))
+    wanted = _with_rivals(run.spec, wanted, measured)
     costs = costs_of(measured)
     lacking = {cell: max(1, FEWEST_ROUNDS - len(measured[cell].good)) for cell in wanted}
     return _fitting(run.budget, costs, lacking) or _fitting(run.budget, costs, dict.fromkeys(wanted, 1))
+
+
+def _with_rivals(spec: GridSpec, cells: Sequence[GridCell], measured: Mapping[GridCell, Measurement]) -> list[GridCell]:
+    """The cells, and behind each the same cell of the other engines: what is compared has the same rounds."""
+    rivals = {cell: [replace(cell, lane=lane) for lane in spec.lanes] for cell in cells}
+    return list(
+        dict.fromkeys(
+            other
+            for cell in cells
+            for other in (cell, *rivals[cell])
+            if (other in measured and measured[other].good) or other == cell
+        )
+    )
 
 
 def _fitting(budget: Budget, costs: Costs, rounds: Mapping[GridCell, int]) -> list[GridCell]:
@@ -194,7 +220,7 @@ def own_passes(run: Spending, share: float = 1.0) -> None:
     with RoundProcess(run.spec) as process:
         for cell in lacking_own(run.record, rising_cells(run.spec)):
             costs = costs_of(run.measured)
-            needed_s = costs.load_s + costs.least_s(cell, peaks=True)
+            needed_s = costs.load_of(cell) + costs.least_s(cell, peaks=True)
             if run.budget.fits(needed_s) and run.budget.spent_s + needed_s <= end_s:
                 run.show(f"{cell} in a process of its own")
                 run.own_pass(process, cell)
@@ -228,6 +254,6 @@ def _rank(
 
 
 def _leave_out(record: Record, cell: GridCell, call_s: float) -> None:
-    place = ("left-out", exact(cell.duration_s), cell.batch_size)
-    count = sum(key[:3] == place for key in record.keys)
+    place = ("left-out", *cell.key)
+    count = sum(key[:-1] == place for key in record.keys)
     record.append(Piece(key=[*place, count], status="ok", data={"call_s": call_s}))

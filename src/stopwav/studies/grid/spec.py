@@ -12,6 +12,7 @@ from stopwav.measure.plan import REPORT, Plan
 from stopwav.profiling.schedule import DETAILS, TraceOptions
 from stopwav.studies.audio_input import BUNDLED
 from stopwav.studies.budget import BudgetedSpec
+from stopwav.studies.engine_names import EngineList, engine_names
 from stopwav.studies.spec import Option, PythonOnly
 
 # Those of the tables that the field knows.
@@ -22,14 +23,14 @@ BATCH_SIZES = [1, 4, 8]
 class GridSpec(BudgetedSpec):
     """The settings of a grid run."""
 
-    engine: Annotated[
-        str,
+    engines: Annotated[
+        EngineList,
         Option(
-            "Engine, as NAME[:SOURCE][,key=value…]; see `stopwav engines`. Or SpeechBrain's profile.yaml.",
+            "Engines, as [LABEL=]NAME[:SOURCE][,key=value…]; see `stopwav engines`. Or SpeechBrain's profile.yaml.",
             positional=True,
             metavar="ENGINE",
         ),
-    ]
+    ] = Field(min_length=1)
     # Both are kept in rising order, each once.
     durations: Annotated[list[PositiveFloat], Option("Seconds of audio, the rows of the grid.")] = Field(
         default=DURATIONS_S, min_length=1
@@ -95,6 +96,28 @@ class GridSpec(BudgetedSpec):
                 raise ValueError(f"unknown detail {name!r}; {suggestion(name, DETAILS)}")
         return [name for name in DETAILS if name in names]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_engine(cls, settings: Any) -> Any:
+        """Runs of older versions have one engine, under a key of its own."""
+        if isinstance(settings, dict) and "engine" in settings and "engines" not in settings:
+            others = {name: value for name, value in settings.items() if name != "engine"}
+            return {**others, "engines": [settings["engine"]]}
+        return settings
+
+    @property
+    def lanes(self) -> list[str]:
+        """The engines as cells name them: "" for the only one of a run, whose cells need no name."""
+        return engine_names(self.engines) if len(self.engines) > 1 else [""]
+
+    def engine(self, lane: str) -> str:
+        """Return the engine of a lane, as it was written."""
+        return dict(zip(self.lanes, self.engines, strict=True))[lane]
+
+    def name(self, lane: str) -> str:
+        """Return what results call the engine of a lane."""
+        return lane or engine_names(self.engines)[0]
+
     @field_validator("trace_worker")
     @classmethod
     def _worker(cls, name: str | None) -> str | None:
@@ -125,24 +148,25 @@ def plan_of(spec: GridSpec) -> Plan:
     )
 
 
-def engine_of(spec: GridSpec) -> str:
-    """Return the engine's name, with its device in it where one is asked for."""
+def engine_of(spec: GridSpec, lane: str) -> str:
+    """Return the engine of a lane, with its device in it where one is asked for."""
     from stopwav.engines.registry import parse_spec
     from stopwav.studies.engine_check import check_engine
 
-    own = parse_spec(spec.engine).options.get("device")
+    engine = spec.engine(lane)
+    own = parse_spec(engine).options.get("device")
     if spec.device is None or own == spec.device:
-        return spec.engine
+        return engine
     if own is not None:
-        raise StopwavError(f"--device {spec.device}: engine {spec.engine!r} names another one; give one of them")
+        raise StopwavError(f"--device {spec.device}: engine {engine!r} names another one; give one of them")
     # An engine without that option is where it was asked to be.
-    if spec.device == "cpu" and not check_engine(spec.engine, spec.time_limit_s).takes("device"):
-        return spec.engine
-    return f"{spec.engine},device={spec.device}"
+    if spec.device == "cpu" and not check_engine(engine, spec.time_limit_s).takes("device"):
+        return engine
+    return f"{engine},device={spec.device}"
 
 
-def device_of(spec: GridSpec) -> str:
-    """Return the device whose clock times the engine."""
+def device_of(spec: GridSpec, lane: str) -> str:
+    """Return the device whose clock times the engine of a lane."""
     from stopwav.engines.registry import parse_spec
 
-    return str(spec.device or parse_spec(spec.engine).options.get("device") or "cpu")
+    return str(spec.device or parse_spec(spec.engine(lane)).options.get("device") or "cpu")

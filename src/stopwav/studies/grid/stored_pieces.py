@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from stopwav.record import Record
 from stopwav.studies.budget import FEWEST_ROUNDS, SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.frontier import next_batch
-from stopwav.studies.grid.cell import GridCell, exact
+from stopwav.studies.grid.cell import GridCell, cell_of, exact
 from stopwav.studies.grid.cells import asked_cells, cell_place, lacking_own, own_key
 from stopwav.studies.grid.frontier import grid_frontier
 from stopwav.studies.grid.spec import GridSpec
@@ -32,17 +32,19 @@ class StoredLeftOut(StoredFields):
 def grid_pieces(record: Record) -> list[PieceKind]:
     """Return the pieces that a run may hold."""
     spec = stored_spec(GridSpec, record.header)
-    durations, sizes = frozenset(map(exact, spec.durations)), frozenset(spec.batch_sizes)
+    lanes = (frozenset(spec.lanes),) if len(spec.engines) > 1 else ()
+    row = (*lanes, frozenset(map(exact, spec.durations)))
+    cell = (*row, frozenset(spec.batch_sizes))
     return [
-        PieceKind("cell", (possible_rounds(spec.rounds), durations, sizes, ATTEMPTS), StoredRound),
+        PieceKind("cell", (possible_rounds(spec.rounds), *cell, ATTEMPTS), StoredRound),
         # A call in a process of its own, for the first call and the memory of a cell.
-        PieceKind("own", (range(1), durations, sizes), StoredRound),
-        PieceKind("left-out", (durations, sizes, ANY_COUNT), StoredLeftOut),
+        PieceKind("own", (range(1), *cell), StoredRound),
+        PieceKind("left-out", (*cell, ANY_COUNT), StoredLeftOut),
         SPENT_KIND,
-        PieceKind("frontier", (durations, ANY_COUNT)),
-        PieceKind("trace", (durations, sizes), StoredTrace),
+        PieceKind("frontier", (*row, ANY_COUNT)),
+        PieceKind("trace", cell, StoredTrace),
         # What such a trace holds besides, where that is not the usual.
-        PieceKind("trace", (durations, sizes, AnyText()), StoredTrace),
+        PieceKind("trace", (*cell, AnyText()), StoredTrace),
     ]
 
 
@@ -58,7 +60,7 @@ def left_out_s(record: Record) -> dict[GridCell, float]:
     """Return the cells that the budget had no time for, and the seconds of a call as it was predicted last."""
     keys = [key for key in record.keys if key[0] == "left-out"]
     pieces = [piece for key in keys if (piece := record.find(key)) is not None]
-    return {GridCell(float(piece.key[1]), int(piece.key[2])): float(piece.data["call_s"]) for piece in pieces}
+    return {cell_of(piece.key[1:-1]): float(piece.data["call_s"]) for piece in pieces}
 
 
 def missing_keys(record: Record) -> Iterator[Key]:
@@ -76,7 +78,12 @@ def missing_keys(record: Record) -> Iterator[Key]:
         return
     if has_own_passes(spec):
         yield from map(own_key, lacking_own(record, asked_cells(spec)))
-    for duration_s in spec.durations if spec.frontier else ():
-        size = next_batch(grid_frontier(record, duration_s), spec.batch_sizes[0])
+    for lane, duration_s in searched_rows(spec):
+        size = next_batch(grid_frontier(record, lane, duration_s), spec.batch_sizes[0])
         if size is not None:
-            yield ("frontier", exact(duration_s), size)
+            yield ("frontier", *GridCell(duration_s, size, lane).key)
+
+
+def searched_rows(spec: GridSpec) -> list[tuple[str, float]]:
+    """Return the rows of each engine whose largest batch is searched."""
+    return [(lane, duration_s) for lane in spec.lanes for duration_s in spec.durations] if spec.frontier else []

@@ -11,6 +11,7 @@ from stopwav.studies.grid.run import grid
 from stopwav.studies.grid.spec import GridSpec
 from stopwav.studies.grid.stored_pieces import grid_pieces, missing_keys
 from stopwav.studies.grid.verb import VERB
+from stopwav.studies.grid.verdicts import grid_verdicts
 from stopwav.studies.plan.speechbrain_recipe import expand_recipe, recipe_note
 from stopwav.studies.study import Study, lazily
 
@@ -25,7 +26,8 @@ STUDY = Study(
     definitions=DEFINITIONS,
     pieces=grid_pieces,
     missing=missing_keys,
-    example={"engine": "pocketsphinx"},
+    extras={"verdicts": lambda run: grid_verdicts(run.record)},
+    example={"engines": ["pocketsphinx"]},
     verb=VERB,
     expand=expand_recipe,
     expansion_note=recipe_note,

@@ -55,8 +55,8 @@ def trace_cells(spec: GridSpec, record: Record) -> None:
 
 def trace_warnings(record: Record, cell: GridCell) -> tuple[Caution, ...]:
     """Return the warnings about a cell's newest trace: that there is none, or that the profiler saw nothing."""
-    place = ["trace", exact(cell.duration_s), cell.batch_size]
-    pieces = [piece for piece in record.pieces if list(piece.key[:3]) == place]
+    place = ["trace", *cell.key]
+    pieces = [piece for piece in record.pieces if list(piece.key[: len(place)]) == place]
     if not pieces:
         return ()
     piece = pieces[-1]
@@ -91,13 +91,14 @@ class TracedPass:
 
 
 def _key(cell: GridCell, settings: TraceSettings) -> tuple[str | int, ...]:
-    return ("trace", exact(cell.duration_s), cell.batch_size, *([settings.label] if settings.label else []))
+    return ("trace", *cell.key, *([settings.label] if settings.label else []))
 
 
 def _trace(spec: GridSpec, cell: GridCell, folder: Path) -> Piece:
     plan, settings = plan_of(spec), trace_settings(spec)
-    workload = CellWorkload(engine_of(spec), cell, spec.audio, spec.seed)
-    own = folder / "-".join(filter(None, (f"{exact(cell.duration_s)}s-x{cell.batch_size}", settings.label)))
+    workload = CellWorkload(engine_of(spec, cell.lane), cell, spec.audio, spec.seed)
+    of = f"engine-{spec.lanes.index(cell.lane) + 1}" if cell.lane else ""
+    own = folder / "-".join(filter(None, (of, f"{exact(cell.duration_s)}s-x{cell.batch_size}", settings.label)))
     factory: Callable[..., object] = TracedPass
     with open_process(factory, workload, own, settings, plan.memory_limit_bytes) as process:
         outcome = process.start(plan.time_limit_s)

@@ -138,7 +138,7 @@ def _totals(rows: Sequence[Mapping[str, Any]], measured: Sequence[str]) -> alt.C
         for name, parts in own.items()
     ]
     text = chart_of(ends).mark_text(align="left", dx=6, fontSize=12, fill=ink("ink"))
-    return text.encode(y=_engine_axis(measured), x="end:Q", text="label:N")
+    return text.encode(y=_engine_axis(measured), x=alt.X("end:Q"), text=alt.Text("label:N"))
 
 
 def _engine_axis(measured: Sequence[str]) -> alt.Y:
@@ -198,8 +198,8 @@ def _middle(
     ]
     inked = colour(names, shown)
     return (
-        band.encode(x=_along(), y=alt.Y("p25_s:Q"), y2="p75_s:Q", color=inked),
-        line.encode(x=_along(), y="p50_s:Q", color=inked, strokeDash=dash(names, shown), tooltip=tooltip),
+        band.encode(x=_along(), y=alt.Y("p25_s:Q"), y2=alt.Y2("p75_s:Q"), color=inked),
+        line.encode(x=_along(), y=alt.Y("p50_s:Q"), color=inked, strokeDash=dash(names, shown), tooltip=tooltip),
     )
 
 
@@ -242,7 +242,9 @@ def _ecdf(title: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str]
     )
     layers = (
         _curves(entries, names, shown),
-        points.encode(x="ms:Q", y="p:Q", color=colour(names, shown), shape=shape(names, shown), tooltip=_tooltip()),
+        points.encode(
+            x=alt.X("ms:Q"), y=alt.Y("p:Q"), color=colour(names, shown), shape=shape(names, shown), tooltip=_tooltip()
+        ),
     )
     spec = spec_of(alt.layer(*layers), DISTRIBUTION_HEIGHT)
     return Chart(f"{title}, cumulative", spec, _distribution_text(title, entries), engine_keys(names, shown))
@@ -267,7 +269,7 @@ def _rules(marks: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequ
         chart_of(marks)
         .mark_rule(strokeWidth=2)
         .encode(
-            x="ms:Q",
+            x=alt.X("ms:Q"),
             color=colour(names, shown),
             strokeDash=alt.StrokeDash("which:N", scale=dashes, legend=None),
             tooltip=_tooltip(),
@@ -281,7 +283,7 @@ def _labels(marks: Sequence[Mapping[str, Any]], name: str, row: int, index: int)
     if len({mark["ms"] for mark in own}) < len(own):
         own = [{**own[0], "which": "P50 = P95"}]
     text = chart_of(own).mark_text(fontSize=11, dy=-7 - 13 * row, fill=engine_ink(index))
-    return text.encode(x="ms:Q", y=alt.value(0), text="which:N")
+    return text.encode(x=alt.X("ms:Q"), y=alt.YValue(0), text=alt.Text("which:N"))
 
 
 def _curves(entries: Sequence[Mapping[str, Any]], names: Sequence[str], shown: Sequence[str]) -> alt.Chart:
@@ -297,7 +299,7 @@ def _curves(entries: Sequence[Mapping[str, Any]], names: Sequence[str], shown: S
     return lines.encode(
         x=_milliseconds(entries),
         y=alt.Y("share:Q", title="share within", axis=axis),
-        order="order:Q",
+        order=alt.Order("order:Q"),
         color=colour(names, shown),
         strokeDash=dash(names, shown),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from statistics import median
 
 import numpy as np
@@ -15,9 +16,9 @@ from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.stats import minimum_count, nearest_rank
 from stopwav.studies.comparable import Comparable, ComparableItem, NoValue, RoundMetric
-from stopwav.studies.corpus_header import engine_names
 from stopwav.studies.definition import NO_SPACES, NO_WORDS
-from stopwav.studies.error_rates import CER, WER, is_by_character
+from stopwav.studies.engine_names import engine_names
+from stopwav.studies.error_rates import CER, WER
 from stopwav.studies.latency.chunk_definitions import REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.latency.results import (
     INVALID,
@@ -28,7 +29,6 @@ from stopwav.studies.latency.results import (
     rests_on_text,
 )
 from stopwav.studies.latency.stream_table import stream_tables
-from stopwav.studies.stream_facts import StreamFacts
 from stopwav.studies.stream_table import Flags, StreamTable
 
 # The value of a metric in some streams of a table.
@@ -55,11 +55,8 @@ class ComparedEngine:
         """The transcripts of the utterances that completed in every round, None where they have none."""
         completed = [set(self.table.utterance[self.table.round == index].tolist()) for index in self.rounds]
         common = set.intersection(*completed) if completed else set()
-        return {
-            utterance.id: utterance.text
-            for position, utterance in enumerate(self.table.utterances)
-            if position in common
-        }
+        texts = enumerate(self.table.utterances.texts())
+        return {name: text for position, (name, text) in texts if position in common}
 
     def streams(self, utterances: Collection[str] | None = None, rounds: Sequence[int] | None = None) -> Flags:
         """Return which streams are of the complete rounds, or of some of them, and of all or some utterances."""
@@ -67,7 +64,7 @@ class ComparedEngine:
         if utterances is None:
             return of_rounds
         names = set(utterances)
-        chosen: Flags = np.array([utterance.id in names for utterance in self.table.utterances], dtype=bool)
+        chosen: Flags = np.array([name in names for name in self.table.utterances.ids], dtype=bool)
         return np.logical_and(of_rounds, chosen[self.table.utterance])
 
 
@@ -99,9 +96,7 @@ def values_by_round(engine: ComparedEngine, metric: RoundMetric, utterances: set
     """Return the metric's value in each round over the given utterances, all above zero, or why it has none."""
     if engine.untrained and rests_on_text(metric.name):
         return NoValue(UNTRAINED, UNTRAINED)
-    if needs_transcript(metric.name) and not any(
-        utterance.id in utterances and utterance.text is not None for utterance in engine.table.utterances
-    ):
+    if needs_transcript(metric.name) and not utterances & _transcribed(engine.table):
         return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     if engine.table.network_s is not None:
         if metric.name in _UNSEEN:
@@ -123,18 +118,23 @@ def errors_by_utterance(
     """Return the word or character errors of each utterance with a transcript, mean over rounds, and its length."""
     if engine.untrained:
         return NoValue(UNTRAINED, UNTRAINED)
-    if rate == WER and is_by_character(engine.table.utterances):
+    if rate == WER and engine.table.utterances.normaliser.by_character:
         return NoValue(NO_WORDS, NO_SPACES)
-    with_transcript = {utterance.id for utterance in engine.table.utterances if utterance.text is not None}
+    with_transcript = _transcribed(engine.table)
     errors: dict[str, list[int]] = {name: [] for name in utterances if name in with_transcript}
     if not errors:
         return NoValue(WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     lengths = dict.fromkeys(errors, 0)
     for stream in np.flatnonzero(engine.streams(errors)).tolist():
-        name = engine.table.utterances[engine.table.utterance[stream]].id
+        name = engine.table.utterances.ids[engine.table.utterance[stream]]
         wrong, lengths[name] = _error_count(engine.table, stream, rate)
         errors[name].append(wrong)
     return [sum(counts) / len(counts) for counts in errors.values()], list(lengths.values())
+
+
+def _transcribed(table: StreamTable) -> set[str]:
+    """The utterances that have a transcript."""
+    return set(compress(table.utterances.ids, table.utterances.transcribed.tolist()))
 
 
 def _error_count(table: StreamTable, stream: int, rate: str) -> tuple[int, int]:
@@ -221,13 +221,11 @@ def _committed_latencies(table: StreamTable) -> tuple[Floats, Integers]:
 
 
 def _final_latencies(table: StreamTable) -> tuple[Floats, Integers]:
-    place = StreamFacts._fields.index("final_latency")
-    return np.array([facts[place] for facts in table.facts], dtype=float), np.arange(len(table))
+    return table.fact("final_latency"), np.arange(len(table))
 
 
 def _chunk_lags(table: StreamTable) -> tuple[Floats, Integers]:
-    chunks, chosen = table.chunks, table.chunks.with_audio
-    return (chunks.done_s - chunks.due_s)[chosen], chunks.stream[chosen]
+    return table.chunks.lag_s(), np.repeat(np.arange(len(table)), table.chunks.audio_sizes)
 
 
 def _longest_waits(table: StreamTable) -> tuple[Floats, Integers]:
@@ -279,5 +277,9 @@ COMPARABLE = Comparable(
     items=_items,
     settings=lambda record: {"pace": record.header.spec.get("pace")},
     item_settings=_engine_settings,
+    model_settings=("precision", "device", "chunk size"),
+    races=True,
+    # It counts from the end of a chunk.
+    bound_metrics={"chunk size": ("chunk_lag_p50", "chunk_lag_p95")},
     error_rates=(WER, CER),
 )

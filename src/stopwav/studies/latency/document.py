@@ -21,28 +21,38 @@ from stopwav.report.document import (
     Note,
     Row,
     Section,
-    Source,
     Table,
     Timelines,
+    in_detail,
 )
 from stopwav.report.text import (
-    change_estimate,
     counted,
     effect_text,
-    format_bytes,
     format_interval,
     format_number,
     format_value,
     listed,
-    missing,
     verdict_text,
 )
 from stopwav.stats import UNDECIDED, Estimate
-from stopwav.stats.change import Change
 from stopwav.stats.rule import rule_text
+from stopwav.studies.latency.brief_document import (
+    brief_gains,
+    brief_notes,
+    brief_numbers,
+    change_texts,
+    metric_cell,
+    setting_changes,
+)
 from stopwav.studies.latency.chunk_definitions import REMOTE_CODE
-from stopwav.studies.latency.definitions import DEFINITIONS, definition_of, glance, label_of, shown_sections
-from stopwav.studies.latency.explain import Explanation, Gain, explanation_reasons
+from stopwav.studies.latency.definitions import (
+    DEFINITIONS,
+    definition_of,
+    glance,
+    label_of,
+    shown_sections,
+)
+from stopwav.studies.latency.explain import Explanation, explanation_reasons
 from stopwav.studies.latency.missing_reasons import missing_reasons
 from stopwav.studies.latency.pairs import EngineVerdict, EngineVerdicts, more_time
 from stopwav.studies.study import StudyRun
@@ -159,12 +169,12 @@ def _text_blocks(run: StudyRun, explanation: Explanation | None, verdicts: Engin
     measured = [result for result in shown if result.metrics]
     if measured:
         yield Note(_settings_line(measured[0]), quiet=False)
-        yield _numbers(measured, page=False)
-        yield Missing(tuple(missing_reasons(measured)))
+        yield from brief_numbers(measured)
+        yield from in_detail((_numbers(measured, page=False), Missing(tuple(missing_reasons(measured)))))
     if explanation is not None:
         yield from _explanation_blocks(explanation, f"What would help {explanation.base}")
     if verdicts is not None:
-        yield from _verdict_blocks(verdicts, f"Against {verdicts.base}")
+        yield from in_detail(_verdict_blocks(verdicts, f"Against {verdicts.base}"))
 
 
 def _verdict_blocks(verdicts: EngineVerdicts, title: str) -> Iterator[Block]:
@@ -177,7 +187,7 @@ def _verdict_blocks(verdicts: EngineVerdicts, title: str) -> Iterator[Block]:
     for verdict in verdicts.verdicts:
         texts = [verdict.engine]
         for change in (verdict.felt, verdict.rtf)[:shown]:
-            texts += [ratio := _change(change)[0], ratio if change.code == REMOTE_CODE else verdict_text(change)]
+            texts += [ratio := change_texts(change)[0], ratio if change.code == REMOTE_CODE else verdict_text(change)]
         rows.append(Row(tuple(map(Cell, texts))))
     yield Table(tuple(columns), tuple(rows), title=title)
     yield Note(f"×: relative to {verdicts.base}, paired by round; Holm over all verdicts; {felt.rule_text}")
@@ -200,7 +210,7 @@ def _numbers(results: Sequence[Result], *, page: bool) -> Table:
         for metric, unit in metrics.items():
             # The rows above it add up to it.
             label = f"{'= ' if metric == 'word_latency_mean' else ''}{label_of(metric, unit)}"
-            rows.append(Row((Cell(label), *(_cell(result, metric) for result in results))))
+            rows.append(Row((Cell(label), *(metric_cell(result, metric) for result in results))))
     columns = (
         Column("", "left", fold=True, least=34),
         *(Column(result.name, colour=index) for index, result in enumerate(results)),
@@ -208,29 +218,17 @@ def _numbers(results: Sequence[Result], *, page: bool) -> Table:
     return Table(columns, tuple(rows), sortable=True)
 
 
-def _cell(result: Result, metric: str) -> Cell:
-    reason = "the engine marks no such stage" if result.metrics else f"not measured: {result.status}"
-    estimate = result.metrics.get(metric) or Estimate(None, note=reason)
-    definition = definition_of(metric)
-    source = Source(result.name, metric, estimate, definition.scale)
-    if estimate.value is None:
-        return Cell(missing(estimate), source=source)
-    if estimate.unit == "B":
-        return Cell(format_bytes(estimate.value), source=source)
-    if estimate.unit == "bool":
-        return Cell("yes" if estimate.value else "no", source=source)
-    shown = (definition.scale, definition.decimals)
-    return Cell(format_interval(estimate, *shown), format_value(estimate, *shown), source)
-
-
 def _explanation_blocks(explanation: Explanation, title: str) -> Iterator[Block]:
     if explanation.gains:
+        yield brief_gains(explanation, title)
         yield _long_table(explanation, title)
         yield _wide_table(explanation, title)
+    yield from brief_notes(explanation)
     yield Note(
-        f"wait: change of {definition_of(explanation.felt).title}; ALGO: the algorithm's part of that change, by "
+        media=("terminal", "markdown", "page"),
+        text=f"wait: change of {definition_of(explanation.felt).title}; ALGO: the algorithm's part of that change, by "
         "definition; ×: chunk latency relative to the engine as it is; paired by round, log ratios "
-        f"({_rule(explanation)}; WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together"
+        f"({_rule(explanation)}; WER: by utterance, bootstrap); Holm over all verdicts: 95 % for all of them together",
     )
     reasons = tuple(explanation_reasons(explanation))
     if reasons:
@@ -252,39 +250,21 @@ def _long_table(explanation: Explanation, title: str) -> Table:
     )
     rows = []
     for gain in explanation.gains:
-        for number, (quantity, change, verdict) in enumerate(_changes(gain)):
+        for number, (quantity, change, verdict) in enumerate(setting_changes(gain)):
             rows.append(Row(tuple(map(Cell, ("" if number else gain.setting, quantity, change, verdict)))))
     return Table(columns, tuple(rows), title=title, media=("terminal",))
 
 
 def _wide_table(explanation: Explanation, title: str) -> Table:
     """A row per setting."""
-    quantities = [quantity for quantity, *_ in _changes(explanation.gains[0])]
+    quantities = [quantity for quantity, *_ in setting_changes(explanation.gains[0])]
     columns = (Column("setting", "left"), Column(quantities[0]), Column("verdict"), *map(Column, quantities[1:]))
     rows = []
     for gain in explanation.gains:
-        (_, wait, verdict), *others = _changes(gain)
+        (_, wait, verdict), *others = setting_changes(gain)
         texts = [gain.setting, wait, verdict, *(f"{change} {verdict}".strip() for _, change, verdict in others)]
         rows.append(Row(tuple(map(Cell, texts))))
     return Table(columns, tuple(rows), title=title, sortable=True, media=("markdown", "page"))
-
-
-def _changes(gain: Gain) -> list[tuple[str, str, str]]:
-    """The quantities that a setting changes: each with its change and the verdict, where there is one to speak of."""
-    felt = gain.felt
-    # The change in ms has the interval of its ratio.
-    low, high = (None if end is None or felt.a is None else felt.a * (end - 1) for end in (felt.low, felt.high))
-    return [
-        ("wait, ms", format_interval(Estimate(gain.felt_s, low, high, rough=felt.rough), 1e3, 1), verdict_text(felt)),
-        ("ALGO, ms", format_number(1e3 * gain.algorithmic_s, 0), ""),
-        ("chunk latency P95, ×", *_change(gain.lag_p95)),
-        ("chunk latency P50, ×", *_change(gain.lag_p50)),
-        (f"{gain.wer.metric.upper()}, points", *_change(gain.wer, 100)),
-    ]
-
-
-def _change(change: Change, scale: float = 1.0) -> tuple[str, str]:
-    return format_interval(change_estimate(change), scale), "" if change.value is None else change.verdict
 
 
 def _page_blocks(run: StudyRun, explanation: Explanation | None, verdicts: EngineVerdicts | None) -> tuple[Block, ...]:
@@ -329,7 +309,7 @@ _SPREAD_NOTE = (
 def _glance(results: Sequence[Result]) -> Table:
     rows, shown = [], glance(results)
     for index, result in enumerate(results):
-        cells = {metric: _cell(result, metric) for metric in shown}
+        cells = {metric: metric_cell(result, metric) for metric in shown}
         # Its interval is that of RTF: without it all columns fit a laptop's screen.
         cells["rtfx"] = replace(cells["rtfx"], text=cells["rtfx"].short or cells["rtfx"].text)
         status = "" if result.status == "ok" else result.status

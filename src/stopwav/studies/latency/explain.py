@@ -15,8 +15,8 @@ from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Question, answer_all
 from stopwav.studies.budget import verdict_rule
 from stopwav.studies.comparable import RoundMetric, ask_error_rate
-from stopwav.studies.corpus_header import engine_names
-from stopwav.studies.error_rates import CER, WER, is_by_character
+from stopwav.studies.engine_names import engine_names
+from stopwav.studies.error_rates import CER, WER
 from stopwav.studies.latency.comparable import (
     ComparedEngine,
     compared_engine,
@@ -237,7 +237,7 @@ def _gains(pairs: Sequence[tuple[str, EnginePair]], felt: RoundMetric, rule: Rul
 
 
 def _ask_wer(pair: EnginePair) -> Question:
-    rate = CER if is_by_character(pair.a.table.utterances) else WER
+    rate = CER if pair.a.table.utterances.normaliser.by_character else WER
     a, b = (errors_by_utterance(engine, rate, pair.utterances) for engine in (pair.a, pair.b))
     return ask_error_rate(rate, a, b, DEFAULT_THRESHOLD)
 

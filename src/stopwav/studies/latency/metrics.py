@@ -14,11 +14,20 @@ from stopwav.record import NO_TRANSCRIPT, UNTRAINED
 from stopwav.speech.events import Floats, Integers
 from stopwav.speech.latency import algorithmic_latency
 from stopwav.speech.waterfall import STAGES, WATERFALL
-from stopwav.stats import UNDECIDED, Estimate, cluster_mean, cluster_percentiles, cluster_ratio, inverse, side_of
-from stopwav.studies.error_rates import error_rates, is_by_character
+from stopwav.stats import (
+    UNDECIDED,
+    Estimate,
+    cluster_mean,
+    cluster_percentiles,
+    cluster_ratio,
+    cluster_ratios,
+    inverse,
+    side_of,
+)
+from stopwav.studies.error_rates import error_rates
 from stopwav.studies.latency.chunk_definitions import NO_ENDPOINT, REMOTE_CODE, REMOTE_NOTE
 from stopwav.studies.stream_facts import StreamFacts
-from stopwav.studies.stream_table import StreamTable
+from stopwav.studies.stream_table import Flags, PartSums, StreamTable
 
 # Half the listeners, and the one in ten, twenty or a hundred who waits longest.
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
@@ -61,33 +70,40 @@ def _send_metrics(table: StreamTable, network_s: Floats, seed: int) -> dict[str,
     chunks = table.chunks
     metrics = {f"{name}_p{round(100 * p)}": unseen("s") for name in _LOCAL for p in PERCENTILES}
     metrics |= {name: unseen("s") for name in ("algorithmic_latency", "algorithmic_latency_mean", "sum_of_p95s")}
-    metrics |= _Percentiles(table, chunks.stream, seed)("send_lateness", chunks.start_s - chunks.due_s)
-    known = np.flatnonzero(np.isfinite(network_s))
-    if not known.size:
+    metrics |= _percentiles(table, "send_lateness", chunks.send_lateness_s(), chunks.sizes, seed)
+    known = np.isfinite(network_s)
+    if not known.any():
         return metrics | {"network": WITHOUT_PING}
-    return metrics | {"network": _Percentiles(table, known, seed).mean(network_s[known])}
+    return metrics | {"network": _mean(table, network_s, known, seed)}
 
 
 def _chunk_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Chunk latency, queue, compute and the stages, each over the chunks with audio."""
-    chunks, chosen = table.chunks, table.chunks.with_audio
-    percentiles = _Percentiles(table, chunks.stream[chosen], seed)
-    lag_s = (chunks.done_s - chunks.due_s)[chosen]
-    metrics = percentiles("chunk_lag", lag_s)
-    metrics |= percentiles("queue", (chunks.start_s - chunks.due_s)[chosen])
-    metrics |= percentiles("service", (chunks.done_s - chunks.start_s)[chosen])
-    for path, seconds in chunks.stages.items():
-        metrics |= percentiles(_stage_metric(path), seconds[chosen])
+    chunks, sizes = table.chunks, table.chunks.audio_sizes
+    metrics: dict[str, Estimate] = {}
+    metrics |= _percentiles(table, "chunk_lag", chunks.lag_s(), sizes, seed)
+    metrics |= _percentiles(table, "queue", chunks.queue_s(), sizes, seed)
+    metrics |= _percentiles(table, "service", chunks.service_s(), sizes, seed)
+    for path in chunks.paths:
+        metrics |= _percentiles(table, _stage_metric(path), chunks.stage_s(path), sizes, seed)
     if "features_p95" in metrics and "copy_p95" not in metrics:
         # An engine that marks its stages and copies nothing spends no time on it: a zero, and not a gap.
-        metrics |= percentiles("copy", np.zeros(lag_s.size))
+        metrics |= _percentiles(table, "copy", np.zeros(int(sizes.sum())), sizes, seed)
     assert table.algorithm_s is not None
     longest, mean = algorithmic_latency(*table.algorithm_s)
-    metrics |= percentiles("longest_wait", longest + lag_s)
+    metrics |= {
+        f"longest_wait_p{round(100 * p)}": _later(metrics[f"chunk_lag_p{round(100 * p)}"], longest) for p in PERCENTILES
+    }
     metrics["algorithmic_latency"] = _exact(longest, "chunk + look-ahead, by definition")
     metrics["algorithmic_latency_mean"] = _exact(mean, "chunk / 2 + look-ahead, by definition")
     metrics["sum_of_p95s"] = _sum_of_p95s(metrics)
     return metrics
+
+
+def _later(estimate: Estimate, by_s: float) -> Estimate:
+    """The percentile of times that are all so much longer."""
+    value, low, high = (None if s is None else s + by_s for s in (estimate.value, estimate.low, estimate.high))
+    return replace(estimate, value=value, low=low, high=high)
 
 
 def _exact(value_s: float, note: str) -> Estimate:
@@ -113,79 +129,86 @@ def _sum_of_p95s(metrics: Mapping[str, Estimate]) -> Estimate:
 def _word_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Delays of the reference words that were recognised, and the share of each cause, over streams with word times."""
     words, shown, stable = table.words, table.words.shown, table.words.stable
-    of_shown = _Percentiles(table, words.stream[shown], seed)
-    of_stable = _Percentiles(table, words.stream[stable], seed)
-    stabilisation_s = words.stable_s - words.shown_s
-    metrics = of_shown("word_latency", words.latency_s[shown])
-    metrics |= of_stable("stabilisation", stabilisation_s[stable])
-    metrics |= of_stable("committed_latency", words.committed_s[stable])
-    metrics["word_latency_mean"] = of_shown.mean(words.latency_s[shown])
-    for part in WATERFALL:
-        metrics[f"waterfall_{part}"] = of_shown.mean(words.parts[part][shown])
+    shown_counts, stable_counts = words.count(shown), words.count(stable)
+    # One at a time: each value of all words of a corpus takes tens of megabytes.
+    metrics = _percentiles(table, "word_latency", words.latency_s[shown], shown_counts, seed)
+    metrics |= _percentiles(table, "stabilisation", words.stabilisation_s[stable], stable_counts, seed)
+    metrics |= _percentiles(table, "committed_latency", words.committed_s[stable], stable_counts, seed)
+    least = float(words.latency_s.min(initial=np.inf, where=shown))
+    whole = PartSums(words.sum_by_stream(words.latency_s, shown), words.sum_by_stream(words.latency_s, stable), least)
+    means = {"word_latency_mean": whole, **{f"waterfall_{part}": words.parts[part] for part in WATERFALL}}
+    metrics |= _word_means(table, means, shown_counts, seed)
     if table.network_s is not None and not np.isfinite(table.network_s).any():
         # Unknown, and not a zero: it is in the server's part.
         metrics["waterfall_network"] = WITHOUT_PING
+    stable_sums = {part: sums.stable for part, sums in words.parts.items()}
     shares = {
-        "waiting": sum(words.parts[part] for part in WAITING),
-        "queue": words.parts["queue"],
-        "computing": sum(words.parts[part] for part in COMPUTING),
-        "server": sum(words.parts[part] for part in REMOTE),
-        "stabilisation": stabilisation_s,
+        "waiting": np.sum([stable_sums[part] for part in WAITING], axis=0),
+        "queue": stable_sums["queue"],
+        "computing": np.sum([stable_sums[part] for part in COMPUTING], axis=0),
+        "server": np.sum([stable_sums[part] for part in REMOTE], axis=0),
+        "stabilisation": words.sum_by_stream(words.stabilisation_s, stable),
     }
-    for name, seconds in shares.items():
-        metrics[f"share_{name}"] = _share(table, np.asarray(seconds), seed)
-    return metrics
+    return metrics | _shares(table, shares, words.sum_by_stream(words.committed_s, stable), seed)
 
 
-def _share(table: StreamTable, parts_s: Floats, seed: int) -> Estimate:
+def _word_means(table: StreamTable, sums: Mapping[str, PartSums], counts: Integers, seed: int) -> dict[str, Estimate]:
+    """The means over the words that were shown, from their sums by stream."""
+    known = counts > 0
+    labels = table.utterance[known], table.round[known]
+    tops, least = [own.shown[known] for own in sums.values()], [own.least for own in sums.values()]
+    estimates = cluster_ratios(tops, counts[known], *labels, seed, "s", n=int(counts.sum()), least=least)
+    return dict(zip(sums, estimates, strict=True))
+
+
+def _shares(
+    table: StreamTable, parts_s: Mapping[str, NDArray[np.float64]], committed_s: Floats, seed: int
+) -> dict[str, Estimate]:
     """Σ part / Σ committed latency."""
-    words, stable = table.words, table.words.stable
-    timed = table.word_count > 0
-    parts, totals = (
-        table.sum_by_stream(seconds[stable], words.stream[stable])[timed] for seconds in (parts_s, words.committed_s)
-    )
+    timed = table.words.sizes > 0
+    totals = committed_s[timed]
     if totals.sum() <= 0:
-        return Estimate(None, note="words are committed before they end: there is no wait to divide")
-    return cluster_ratio(parts, totals, table.utterance[timed], table.round[timed], seed=seed)
+        nothing = Estimate(None, note="words are committed before they end: there is no wait to divide")
+        return {f"share_{name}": nothing for name in parts_s}
+    tops = [seconds[timed] for seconds in parts_s.values()]
+    shares = cluster_ratios(tops, totals, table.utterance[timed], table.round[timed], seed)
+    return {f"share_{name}": share for name, share in zip(parts_s, shares, strict=True)}
 
 
 def _utterance_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Metrics with one value per stream: first partial, final text, lagging, backlog."""
-    columns = dict(zip(StreamFacts._fields, np.array(table.facts, dtype=float).T, strict=True))
     metrics: dict[str, Estimate] = {}
-    for name, values in columns.items():
+    for name in StreamFacts._fields:
+        values = table.fact(name)
         known = np.isfinite(values)
-        of_streams = _Percentiles(table, np.flatnonzero(known), seed)
         if name == "endpoint_latency" and not known.any():
             silent = Estimate(None, unit="s", note="it does not say when an utterance is over", code=NO_ENDPOINT)
             metrics |= {f"{name}_p{round(100 * p)}": silent for p in PERCENTILES}
         elif name.startswith(("first", "final", "endpoint")):
-            metrics |= of_streams(name, values[known])
+            metrics |= _percentiles(table, name, values[known], known.astype(np.int64), seed)
         else:
-            metrics[name] = of_streams.mean(values[known], "s/s" if name == "backlog_slope" else "s")
+            metrics[name] = _mean(table, values, known, seed, "s/s" if name == "backlog_slope" else "s")
     return metrics
 
 
 def _ratio_metrics(table: StreamTable, seed: int) -> dict[str, Estimate]:
     """Ratios of sums over streams."""
     every = np.ones(len(table), dtype=bool)
-    final = np.array([len(text.committed_by) for text in table.texts])
-    transcribed = np.array([text.errors is not None for text in table.texts], dtype=bool)
+    final = np.array([text.final_words for text in table.texts])
     words = [text.errors for text in table.texts if text.errors is not None]
     characters = [text.characters for text in table.texts if text.characters is not None]
-    by_character = is_by_character(table.utterances)
+    by_character = table.utterances.normaliser.by_character
     ratio = _Ratio(table, seed)
     rtf = ratio(table.service_s, table.audio_s, every, positive=True)
     metrics = {
         "rtf": rtf,
         "rtfx": inverse(rtf),
-        **error_rates(words, characters, partial(ratio, chosen=transcribed), by_character=by_character),
+        **error_rates(words, characters, partial(ratio, chosen=table.transcribed), by_character=by_character),
         "upwr": ratio(np.array([text.unstable_words for text in table.texts]), final, every),
         "normalised_erasure": ratio(np.array([text.erased_words for text in table.texts]), final, every),
     }
-    timed = table.word_count > 0
-    recognised = np.bincount(table.words.stream[table.words.shown], minlength=len(table))
-    share = ratio(recognised[timed], table.word_count[timed], timed)
+    timed = table.words.sizes > 0
+    share = ratio(table.words.count(table.words.shown)[timed], table.words.sizes[timed], timed)
     metrics["words_recognised"] = replace(share, high=None if share.high is None else min(1.0, share.high))
     return metrics
 
@@ -234,21 +257,17 @@ def _per_process(values: Sequence[float], unit: str, note: str = "") -> Estimate
     )
 
 
-class _Percentiles:
-    """Percentiles and means of values that belong to streams, with intervals over utterances."""
+def _percentiles(table: StreamTable, name: str, values: Floats, sizes: Integers, seed: int) -> dict[str, Estimate]:
+    """The percentiles of values of which each stream has so many, with intervals over utterances."""
+    labels, chosen = (table.utterance, table.round), sizes > 0
+    clusters, rounds = (own[chosen] for own in labels)
+    estimates = cluster_percentiles(values, clusters, PERCENTILES, rounds, seed, "s", sizes[chosen])
+    return {f"{name}_p{round(100 * p)}": estimate for p, estimate in estimates.items()}
 
-    def __init__(self, table: StreamTable, streams: Integers, seed: int) -> None:
-        self._clusters, self._rounds, self._seed = table.utterance[streams], table.round[streams], seed
 
-    def __call__(self, name: str, values: Floats) -> dict[str, Estimate]:
-        estimates = cluster_percentiles(
-            values, self._clusters, PERCENTILES, rounds=self._rounds, seed=self._seed, unit="s"
-        )
-        return {f"{name}_p{round(100 * p)}": estimate for p, estimate in estimates.items()}
-
-    def mean(self, values: Floats, unit: str = "s") -> Estimate:
-        """Return the mean of the values."""
-        return cluster_mean(values, self._clusters, rounds=self._rounds, seed=self._seed, unit=unit)
+def _mean(table: StreamTable, values: Floats, known: Flags, seed: int, unit: str = "s") -> Estimate:
+    """The mean of one value per stream, of the streams where it is known."""
+    return cluster_mean(values[known], table.utterance[known], table.round[known], seed, unit)
 
 
 class _Ratio:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from stopwav.record import Result
 from stopwav.stats import Estimate, minimum_count
@@ -14,14 +14,20 @@ from stopwav.studies.latency.metrics import SAID
 _COUNT = "\0"
 
 
-def missing_reasons(results: Sequence[Result]) -> Iterator[str]:
-    """Yield why numbers and intervals of the table are missing, each reason once with the rows that it is about."""
+def missing_reasons(results: Sequence[Result], brief: Collection[str] | None = None) -> Iterator[str]:
+    """Yield why numbers and intervals of the table are missing, each reason once with the rows that it is about.
+
+    Of the `brief` metrics alone it is why numbers are missing, without the rows.
+    """
     counts: dict[str, list[int]] = {}
     labels: dict[str, dict[str, None]] = {}
     for _, metrics in shown_sections(results, page=False):
         for metric, unit in metrics.items():
+            if brief is not None and metric not in brief:
+                continue
             for estimate in (result.metrics[metric] for result in results if metric in result.metrics):
-                if estimate.low is None and estimate.note and estimate.code not in SAID:
+                absent = estimate.low is None if brief is None else estimate.value is None
+                if absent and estimate.note and estimate.code not in SAID:
                     reason, count = _reason(estimate, metric)
                     counts.setdefault(reason, []).append(count)
                     labels.setdefault(reason, {})[label_of(metric, unit)] = None
@@ -31,7 +37,8 @@ def missing_reasons(results: Sequence[Result]) -> Iterator[str]:
     for reason, about in labels.items():
         low, high = min(counts[reason]), max(counts[reason])
         shown = str(low) if low == high else f"{low}–{high}"
-        yield f"{reason.replace(_COUNT, shown)}: {'; '.join(about)}"
+        rows = "" if brief is not None else f": {'; '.join(about)}"
+        yield f"{reason.replace(_COUNT, shown)}{rows}"
 
 
 def _reason(estimate: Estimate, metric: str) -> tuple[str, int]:

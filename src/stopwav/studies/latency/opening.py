@@ -14,7 +14,7 @@ from stopwav.measure.process import Outcome
 from stopwav.speech.audio_file import duration_s
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import Budget
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.latency.streams import OpenedEngine, stream_worker, warm_up_part, warm_up_process
 from stopwav.studies.worker import LOAD_LIMIT_S, Worker

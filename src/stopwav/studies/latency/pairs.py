@@ -12,7 +12,7 @@ from stopwav.stats import DEFAULT_THRESHOLD, Rule
 from stopwav.stats.change import Change, Question, answer_all
 from stopwav.studies.budget import spent_s, time_text, verdict_rule
 from stopwav.studies.comparable import NoValue, RoundMetric, ask_metric
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.comparable import ComparedEngine, compared_engine, values_by_round
 
 # What a listener feels: word latency or, where no words are timed, the wait of the sample that waits longest; its P50

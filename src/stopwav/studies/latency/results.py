@@ -12,7 +12,8 @@ from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT, Record,
 from stopwav.speech.normaliser import stored_normaliser
 from stopwav.stats import Estimate, nearest_rank
 from stopwav.studies.budget import BUDGET_S, SPENT, spent_s
-from stopwav.studies.corpus_header import failed_utterances, header_utterances, header_warnings, language_warnings
+from stopwav.studies.corpus_header import failed_utterances, header_warnings, language_warnings
+from stopwav.studies.engine_names import engine_settings
 from stopwav.studies.latency.definitions import DEFINITIONS
 from stopwav.studies.latency.metrics import process_metrics, stream_metrics, unseen
 from stopwav.studies.latency.stream_table import stream_tables
@@ -36,7 +37,7 @@ def latency_results(record: Record) -> list[Result]:
         results.append(
             Result(
                 name=name,
-                params=_params(record, pieces, table),
+                params=_params(record, name, pieces, table),
                 status="ok" if len(table) else failed[0].status if failed else "skipped",
                 metrics=_metrics(table, pieces, record.header.spec["seed"]),
                 warnings=(*failures, *_warnings(record, pieces, table)),
@@ -48,22 +49,21 @@ def latency_results(record: Record) -> list[Result]:
 def latency_texts(run: StudyRun) -> list[RecognisedText]:
     """Return the final text of every stream."""
     record = run.record
-    utterances = {utterance.id: utterance for utterance in header_utterances(record.header)}
+    references = {fields["id"]: fields["text"] for fields in record.header.corpus["utterances"]}
     texts = []
     for name, table in stream_tables(record).items():
-        pieces = engine_pieces(record, name)
-        completed = iter(table.texts)
-        attempts = []
+        pieces, completed, attempts = engine_pieces(record, name), iter(table.texts), []
         for piece in pieces:
-            if piece.key[0] != "stream":
+            if piece.parts[0] != "stream":
                 continue
-            utterance = utterances[str(piece.key[3])]
+            utterance = str(piece.parts[3])
+            spoken = utterance, references[utterance]
             if piece.status == "ok":
                 said = next(completed)
-                attempts.append(Attempt(utterance, said.text, errors=said.errors, characters=said.characters))
+                attempts.append(Attempt(*spoken, said.text, errors=said.errors, characters=said.characters))
             else:
-                attempts.append(Attempt(utterance, None, f"{piece.status}: {piece.message}"))
-        texts += recognised_texts(name, attempts, untrained=is_untrained(pieces))
+                attempts.append(Attempt(*spoken, None, f"{piece.status}: {piece.message}"))
+        texts += recognised_texts(name, attempts, table.utterances.normaliser, untrained=is_untrained(pieces))
     return texts
 
 
@@ -100,7 +100,7 @@ def send_lateness_s(table: StreamTable) -> float:
     """Return how late chunks were sent to a server, at P99; 0 of streams in a process."""
     if table.network_s is None or not len(table):
         return 0.0
-    return float(nearest_rank(table.chunks.start_s - table.chunks.due_s, 0.99))
+    return float(nearest_rank(table.chunks.send_lateness_s(), 0.99))
 
 
 def late_sending(table: StreamTable) -> str:
@@ -119,20 +119,18 @@ def _without(
     }
 
 
-def _params(record: Record, pieces: Sequence[Piece], table: StreamTable) -> dict[str, Any]:
+def _params(record: Record, name: str, pieces: Sequence[Piece], table: StreamTable) -> dict[str, Any]:
     header = record.header
     loads = [piece for piece in pieces if piece.key[0] == "load"]
     first_round = table.round == table.round[:1]
-    transcribed = [
-        position for position, text in zip(table.utterance, table.texts, strict=True) if text.errors is not None
-    ]
     return {
         "engine": loads[0].data["engine"] if loads else {},
+        "setting": engine_settings(header.spec)[name],
         "corpus": header.corpus["name"],
         "utterances": len(set(table.utterance.tolist())),
-        "transcripts": len(set(transcribed)),
+        "transcripts": len(set(table.utterance[table.transcribed].tolist())),
         "audio_s": sum(table.audio_s[first_round].tolist()),
-        "words": sum(len(table.utterances[position].words) for position in table.utterance[first_round]),
+        "words": int(table.words.sizes[first_round].sum()),
         "chunk_s": table.algorithm_s[0] if table.algorithm_s else None,
         "pace": header.spec["pace"],
         "rounds": len(set(table.round.tolist())),
@@ -148,7 +146,7 @@ def _metrics(table: StreamTable, pieces: Sequence[Piece], seed: int) -> dict[str
         metrics |= {name: unseen(estimate.unit) for name, estimate in process_metrics([]).items()}
     if note := late_sending(table):
         metrics = _without(metrics, rests_on_sending, note, INVALID)
-    if all(text.errors is None for text in table.texts):
+    if not table.transcribed.any():
         metrics = _without(metrics, needs_transcript, WITHOUT_TRANSCRIPT, NO_TRANSCRIPT)
     return _without(metrics, rests_on_text, UNTRAINED, UNTRAINED) if is_untrained(pieces) else metrics
 
@@ -171,10 +169,9 @@ def _warnings(record: Record, pieces: Sequence[Piece], table: StreamTable) -> li
             f"fewer --streams{'' if lateness_s <= INVALID_S else '; its times are not valid'}"
         )
         warnings.append(Caution("send-lateness", message))
-    streamed = (table.utterances[position] for position in set(table.utterance.tolist()))
-    untimed = [utterance for utterance in streamed if not utterance.words and utterance.text is not None]
+    untimed = len(set(table.utterance[table.transcribed & (table.words.sizes == 0)].tolist()))
     if untimed:
-        count = "1 utterance has" if len(untimed) == 1 else f"{len(untimed)} utterances have"
+        count = "1 utterance has" if untimed == 1 else f"{untimed} utterances have"
         warnings.append(Caution("no-word-times", f"{count} no word times, so no word latency"))
     if not record.complete:
         message = f"the run was stopped before it was complete; continue it with the same command and {_more(record)}"

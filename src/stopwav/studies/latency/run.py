@@ -12,9 +12,10 @@ from stopwav.record import Header, Record
 from stopwav.speech.audio_file import duration_s
 from stopwav.speech.utterance import Utterance
 from stopwav.studies.budget import SWEEP_SHARE, Budget, is_finished, open_budget, store_spent
-from stopwav.studies.corpus_header import corpus_to_json, engine_names, header_utterances
+from stopwav.studies.corpus_header import corpus_to_json
 from stopwav.studies.corpus_settings import run_normaliser
 from stopwav.studies.digests import audio_digests, engine_digests
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.explain import tried_knobs, with_knobs
 from stopwav.studies.latency.opening import Opening
 from stopwav.studies.latency.schedule import LatencySchedule
@@ -26,6 +27,7 @@ from stopwav.studies.launch.shards import share_out
 from stopwav.studies.piece_kinds import finish_run
 from stopwav.studies.resume import open_record
 from stopwav.studies.spec import make_header, study_function
+from stopwav.studies.utterance_table import UtteranceTable
 
 
 @study_function(LatencySpec, "engines")
@@ -93,18 +95,20 @@ def _header(spec: LatencySpec, opening: Opening, begun_s: float) -> Header:
 def _run_plan(spec: LatencySpec, record: Record, budget: Budget, opened: Mapping[str, OpenedEngine]) -> None:
     """Stream what is not in the record yet, in every round of a fixed plan."""
     assert spec.rounds is not None
-    names = engine_names(spec.engines)
+    names, utterances = engine_names(spec.engines), UtteranceTable.of_header(record.header)
+    longest = max(utterances, key=duration_s)
     for index in range(spec.rounds):
-        _Round(spec, record, budget, index, names, opened if index == 0 else {}).take()
+        _Round(spec, record, budget, index, names, opened if index == 0 else {}).take(utterances, longest)
 
 
 def _run_budget(spec: LatencySpec, record: Record, budget: Budget, opened: Mapping[str, OpenedEngine]) -> None:
     """Stream all utterances once, and then again and again for what is open, as long as there is time."""
-    schedule = LatencySchedule(spec, record, budget)
+    schedule, utterances = LatencySchedule(spec, record, budget), UtteranceTable.of_header(record.header)
+    longest = max(utterances, key=duration_s)
     while (names := schedule.next_engines()) and budget.left_s:
         round_ = _Round(spec, record, budget, schedule.index, names, opened if schedule.index == 0 else {})
         try:
-            round_.take()
+            round_.take(utterances, longest)
         except BudgetSpentError:
             break
         finally:
@@ -133,11 +137,9 @@ class _Round:
         """The seconds that each engine took."""
         return {engine.name: engine.seconds for engine in self._engines}
 
-    def take(self) -> None:
-        """Stream what is not in the record yet, and measure memory."""
-        utterances = header_utterances(self._record.header)
-        longest = max(utterances, key=duration_s)
-        done, total = 0, len(self._engines) * (len(utterances) + 1)
+    def take(self, utterances: UtteranceTable, longest: Utterance) -> None:
+        """Stream what is not in the record yet, and measure memory with the longest utterance."""
+        done, total, size = 0, len(self._engines) * (len(utterances) + 1), self._spec.streams
         fixed = self._spec.rounds
         # The bar of a fixed plan is that of the whole run.
         before, whole = (0, total) if fixed is None else (self._index * total, fixed * total)
@@ -152,17 +154,16 @@ class _Round:
             left_s = None if fixed is not None else self._budget.left_s
             self._spec.show(self._record, f"round {self._index + 1}", left_s)
 
-        def take(engines: Sequence[EngineRound], turn: int, group: Sequence[Utterance]) -> bool:
+        def take(engines: Sequence[EngineRound], turn: int, start: int) -> bool:
+            group = utterances[start : start + size]
             for position in alternating_order(len(engines), turn + self._index):
                 engines[position].stream(group)
                 report(len(group))
             show()
             return True
 
-        size = self._spec.streams
-        groups = [utterances[start : start + size] for start in range(0, len(utterances), size)]
         with _closing(self._engines):
-            share_out(groups, self._engines, self._more_engines, take)
+            share_out(range(0, len(utterances), size), self._engines, self._more_engines, take)
             for engine in self._engines:
                 engine.measure_memory(longest)
                 report(1)

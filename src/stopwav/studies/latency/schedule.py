@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from stopwav.record import Record, Result
 from stopwav.stats.change import Change
 from stopwav.studies.budget import FEWEST_ROUNDS, Budget, half_width, spent_s
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.explain import explanation
 from stopwav.studies.latency.pairs import engine_verdicts
 from stopwav.studies.latency.results import latency_results

@@ -11,6 +11,7 @@ from stopwav.measure.clock import Pace
 from stopwav.servers.registry import is_server
 from stopwav.studies.budget import BudgetedSpec
 from stopwav.studies.corpus_settings import AlignerSetting, LanguageSetting, NormaliserSetting
+from stopwav.studies.engine_names import EngineList
 from stopwav.studies.spec import Option, SharingMachines
 
 
@@ -26,8 +27,10 @@ class LatencySpec(BudgetedSpec):
     """The settings of a latency run."""
 
     engines: Annotated[
-        list[str],
-        Option("Engines, as NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"),
+        EngineList,
+        Option(
+            "Engines, as [LABEL=]NAME[:SOURCE][,key=value…]; see `stopwav engines`.", positional=True, metavar="ENGINE"
+        ),
     ] = Field(min_length=1)
     corpus: Annotated[
         str,

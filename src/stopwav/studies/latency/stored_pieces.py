@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stopwav.record import Header, Record
 from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.spec import LatencySpec
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
 from stopwav.studies.stored_fields import StoredHostPeak, StoredLoad, WrongValue, stored_spec

@@ -15,6 +15,7 @@ from stopwav.engines.protocol import Session, StreamingEngine
 from stopwav.engines.registry import make_streaming
 from stopwav.errors import Caution, StopwavError
 from stopwav.measure.clock import Pace, PacedCall, WallClock, feed
+from stopwav.measure.float32_products import engine_precision
 from stopwav.measure.memory import host_baseline_bytes, measure_host_peak
 from stopwav.measure.plan import Plan
 from stopwav.measure.process import describe_error, is_out_of_memory
@@ -35,6 +36,8 @@ class StreamRunner:
         self._load_s = loaded.wall_s
         self._loaded_bytes = host_baseline_bytes()
         info = self._engine.info
+        self._precision = engine_precision(engine, info.precision)
+        self._precision.hold("after the engine was loaded")
         self._chunk_s = info.chunk_s if chunk_ms is None else chunk_ms / 1e3
         if not self._chunk_s > 0 or not info.sample_rate_hz > 0:
             raise StopwavError(f"engine {engine!r}: chunk_s={info.chunk_s} and sample_rate_hz must be above 0")
@@ -53,6 +56,7 @@ class StreamRunner:
             if is_out_of_memory(error):
                 raise
             failure = f"{self._place(audio, len(chunks))}: {describe_error(error)}"
+        self._precision.check()
         trace = chunks.trace(audio.duration_s, self._chunk_s, self._engine.info.lookahead_s)
         return {"trace": trace.to_json(), "failure": failure}
 
@@ -64,11 +68,13 @@ class StreamRunner:
             warmup_s, warnings = warm_up(lambda: self._drain(audio), self._clock, plan, min_streams)
         except Exception as error:  # an engine that raises now and then is measured all the same
             warnings = (Caution("not-warm", f"the warm-up failed: {describe_error(error)}"),)
+        # What is imported at the first call may change the precision; what changes it again later is an error.
+        self._precision.hold("after the warm-up")
         return {
             "engine": self._engine.info.to_json(),
             "load_s": self._load_s,
             "warmup_s": list(warmup_s),
-            "cautions": [[warning.code, warning.message] for warning in warnings],
+            "cautions": [*self._precision.said(), *([warning.code, warning.message] for warning in warnings)],
         }
 
     def peak_memory(self, utterance: Utterance) -> dict[str, Any]:

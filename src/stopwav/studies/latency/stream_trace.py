@@ -13,7 +13,7 @@ from typing import Any
 from stopwav.piece import Piece
 from stopwav.record import Record
 from stopwav.speech.events import Chunk, Trace
-from stopwav.studies.corpus_header import engine_names
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.stream_table import read_trace
 
 Event = dict[str, Any]

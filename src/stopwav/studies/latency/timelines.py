@@ -15,8 +15,9 @@ from stopwav.record import Record
 from stopwav.speech.audio import load_utterance
 from stopwav.speech.audio_file import duration_s
 from stopwav.speech.events import Trace
+from stopwav.speech.normaliser import stored_normaliser
 from stopwav.speech.utterance import Utterance
-from stopwav.studies.corpus_header import header_utterances
+from stopwav.studies.corpus_header import utterance_from_json
 from stopwav.studies.latency.stream_table import read_trace
 from stopwav.studies.stream_table import StreamTable
 
@@ -43,24 +44,26 @@ def timelines(
 
     A timeline shows of each engine the first round that completed, or else how it failed.
     """
-    utterances = {utterance.id: utterance for utterance in header_utterances(record.header)}
+    utterances, normaliser = record.header.corpus["utterances"], stored_normaliser(record.header.normaliser)
+    positions = {fields["id"]: position for position, fields in enumerate(utterances)}
     first: dict[str, dict[str, Piece]] = {name: {} for name in tables}
     failed: dict[str, dict[str, Piece]] = {name: {} for name in tables}
     for name in tables:
         for piece in pieces[name]:
             if piece.key[0] == "stream":
                 (first if piece.status == "ok" else failed)[name].setdefault(str(piece.key[3]), piece)
-    chosen = _chosen(utterances, tables, {name for own in failed.values() for name in own})
+    chosen = _chosen(sorted(positions), tables, {name for own in failed.values() for name in own})
     columns = ENVELOPE_COLUMNS if len(chosen) <= MANY_UTTERANCES else ENVELOPE_COLUMNS_MANY
     drawn: list[dict[str, Any]] = []
     read_s = 0.0
     for key in chosen:
         lanes = [_lane(name, first[name].get(key), failed[name].get(key)) for name in tables]
-        timeline = _timeline(utterances[key], lanes)
+        utterance = utterance_from_json(utterances[positions[key]], normaliser)
+        timeline = _timeline(utterance, lanes)
         read_s += timeline["audio_s"]
         envelope, note = (None, _TOO_MUCH)
         if read_s <= ENVELOPE_LIMIT_S:
-            envelope, note = _envelope(utterances[key], timeline["audio_s"], columns)
+            envelope, note = _envelope(utterance, timeline["audio_s"], columns)
         drawn.append({**timeline, "envelope": envelope, "envelope_note": note})
     return {"timelines": drawn, "timelines_of": _sampled(len(chosen), len(utterances))}
 
@@ -71,12 +74,11 @@ def _sampled(chosen: int, total: int) -> str:
     return f"{chosen} of {total:,} utterances: some that failed, those with the slowest words, and an even sample."
 
 
-def _chosen(utterances: Mapping[str, Utterance], tables: Mapping[str, StreamTable], failed: set[str]) -> list[str]:
+def _chosen(names: list[str], tables: Mapping[str, StreamTable], failed: set[str]) -> list[str]:
     """The utterances to replay, by id: all, or those that failed, those with the slowest words, and an even spread."""
-    names = sorted(utterances)
     if len(names) <= MOST_TIMELINES:
         return names
-    chosen = dict.fromkeys(sorted(failed & utterances.keys())[: int(SHARE_FAILED * MOST_TIMELINES)])
+    chosen = dict.fromkeys(sorted(failed)[: int(SHARE_FAILED * MOST_TIMELINES)])
     slowest = [name for name in _slowest_first(tables) if name not in chosen]
     chosen.update(dict.fromkeys(slowest[: int(SHARE_SLOWEST * MOST_TIMELINES)]))
     rest = [name for name in names if name not in chosen]
@@ -90,14 +92,13 @@ def _slowest_first(tables: Mapping[str, StreamTable]) -> list[str]:
     slowest: dict[str, float] = {}
     for table in tables.values():
         words = table.words
-        order = np.argsort(words.latency_s[words.shown])
-        streams = words.stream[words.shown][order]
-        for position, latency_s in zip(
-            table.utterance[streams].tolist(), words.latency_s[words.shown][order].tolist(), strict=True
-        ):
-            name = table.utterances[position].id
+        of_streams = np.full(len(table), -np.inf)
+        np.maximum.at(of_streams, words.stream[words.shown], words.latency_s[words.shown])
+        for position, latency_s in zip(table.utterance.tolist(), of_streams.tolist(), strict=True):
+            name = table.utterances.ids[position]
             slowest[name] = max(latency_s, slowest.get(name, latency_s))
-    return sorted(slowest, key=lambda name: (-slowest[name], name))
+    shown = (name for name, latency_s in slowest.items() if latency_s > -math.inf)
+    return sorted(shown, key=lambda name: (-slowest[name], name))
 
 
 def _timeline(utterance: Utterance, lanes: list[dict[str, Any]]) -> dict[str, Any]:

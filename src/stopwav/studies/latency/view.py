@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import minimum_count, nearest_rank
-from stopwav.studies.corpus_header import engine_names
+from stopwav.stats.intervals import rank
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.latency.results import engine_pieces, is_untrained
 from stopwav.studies.latency.stream_table import stream_tables
 from stopwav.studies.latency.timelines import short, timelines
-from stopwav.studies.stream_table import Chunks, StreamTable, Words
+from stopwav.studies.stream_table import StreamTable, Words
 from stopwav.studies.study import StudyRun
 
 # Bars of a histogram: narrower than a P50 mark's label, wide enough that 100 chunks still show a shape.
@@ -53,56 +54,61 @@ def latency_view(run: StudyRun) -> dict[str, Any]:
 def _distributions(tables: Mapping[str, StreamTable]) -> list[dict[str, Any]]:
     """One entry per quantity and engine, the quantities in the order in which they occur in a chunk."""
     # What a server does with chunks is not known.
-    samples = {name: _chunk_samples(table.chunks) for name, table in tables.items() if table.network_s is None}
+    samples = {
+        name: dict(table.chunks.quantities())
+        for name, table in tables.items()
+        if table.network_s is None and table.chunks.audio_sizes.any()
+    }
     entries = []
     for quantity in dict.fromkeys(quantity for by_quantity in samples.values() for quantity in by_quantity):
-        values = {name: by_quantity[quantity] for name, by_quantity in samples.items() if quantity in by_quantity}
-        if any(np.any(array > FLOOR_MS) for array in values.values()):
+        values = {
+            name: _sorted_ms(by_quantity[quantity]())
+            for name, by_quantity in samples.items()
+            if quantity in by_quantity
+        }
+        if any(ordered[-1] > FLOOR_MS for ordered in values.values()):
             edges = _edges(values.values())
             entries += [{"quantity": quantity, "engine": name, **_spread(a, edges)} for name, a in values.items()]
     return entries
 
 
-def _chunk_samples(chunks: Chunks) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds of every chunk with audio, by quantity: latency, queue, compute, then the stages."""
-    chosen = chunks.with_audio
-    if not chosen.any():
-        return {}
-    times_s = {
-        "chunk_lag": chunks.done_s - chunks.due_s,
-        "queue": chunks.start_s - chunks.due_s,
-        "service": chunks.done_s - chunks.start_s,
-        **chunks.stages,
-    }
-    return {name: 1e3 * seconds[chosen] for name, seconds in times_s.items()}
+def _sorted_ms(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The milliseconds of every chunk with audio, in rising order and in the place of the seconds."""
+    seconds *= 1e3
+    seconds.sort()
+    return seconds
 
 
 def _edges(samples: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The edges of bins that are equally wide on a logarithmic axis, the same for all engines."""
-    pooled = np.concatenate(list(samples))
-    positive = pooled[pooled > FLOOR_MS]
+    positive = [ordered[np.searchsorted(ordered, FLOOR_MS, side="right") :] for ordered in samples]
     # The quickest thousandth would stretch the axis by decades for the sake of a few events.
-    low = 10 ** (math.floor(4 * math.log10(nearest_rank(positive, 0.001))) / 4)
-    high = 10 ** (math.ceil(4 * math.log10(float(positive.max()) * 1.0001)) / 4)
+    place = rank(0.001, sum(ordered.size for ordered in positive))
+    quickest = np.sort(np.concatenate([ordered[:place] for ordered in positive]))[place - 1]
+    longest = max(float(ordered[-1]) for ordered in positive if ordered.size)
+    low = 10 ** (math.floor(4 * math.log10(quickest)) / 4)
+    high = 10 ** (math.ceil(4 * math.log10(longest * 1.0001)) / 4)
     return np.geomspace(low, high, BINS + 1)
 
 
-def _spread(values: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
+def _spread(ordered: NDArray[np.float64], edges: NDArray[np.float64]) -> dict[str, Any]:
     """Bins, ECDF and the percentiles that the sample supports; what is shorter than the axis is put at its end."""
-    clipped = np.clip(values, edges[0], edges[-1])
-    counts, _ = np.histogram(clipped, edges)
-    ordered = np.sort(clipped)
-    ranks = np.unique(np.linspace(1, ordered.size, min(ordered.size, ECDF_CORNERS)).round().astype(int))
+    size = ordered.size
+    places = np.searchsorted(ordered, edges, side="left")
+    # No value is above the last edge.
+    counts = np.diff([0, *places[1:-1], size])
+    ranks = np.unique(np.linspace(1, size, min(size, ECDF_CORNERS)).round().astype(int))
+    corners = np.clip(ordered[ranks - 1], edges[0], edges[-1])
     marks = {
-        f"p{round(100 * p)}_ms": short(nearest_rank(values, p)) if values.size >= minimum_count(p) else None
+        f"p{round(100 * p)}_ms": short(ordered[rank(p, size) - 1]) if size >= minimum_count(p) else None
         for p in (0.5, 0.95)
     }
     return {
-        "n": int(values.size),
-        "below_axis": int(np.count_nonzero(values < edges[0])),
+        "n": size,
+        "below_axis": int(places[0]),
         "edges_ms": [short(edge) for edge in edges],
-        "shares": [short(count / values.size) for count in counts],
-        "ecdf": [[short(ordered[rank - 1]), short(rank / ordered.size)] for rank in ranks],
+        "shares": [short(count / size) for count in counts],
+        "ecdf": [[short(corner), short(number / size)] for corner, number in zip(corners, ranks, strict=True)],
         **marks,
     }
 
@@ -112,7 +118,7 @@ def _waterfall(name: str, words: Words) -> list[dict[str, Any]]:
     count = int(np.count_nonzero(words.shown))
     if not count:
         return []
-    means = {part: 1e3 * float(words.parts[part].sum()) / count for part in WATERFALL}
+    means = {part: 1e3 * float(words.parts[part].shown.sum()) / count for part in WATERFALL}
     return [{"engine": name, "part": part, "mean_ms": short(mean), "n": count} for part, mean in means.items()]
 
 
@@ -138,8 +144,12 @@ def _positions(tables: Mapping[str, StreamTable]) -> dict[str, Any]:
 
 def _latencies(words: Words) -> NDArray[np.float64]:
     """Rows of (end of the word, its latency), in order of the former."""
-    rows = np.stack((words.end_s[words.shown], words.latency_s[words.shown]), axis=1)
-    return rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    shown = words.shown
+    # Complex numbers are sorted in their place, by their real parts first.
+    rows = np.empty(np.count_nonzero(shown), dtype=complex)
+    rows.real, rows.imag = words.end_s[shown], words.latency_s[shown]
+    rows.sort()
+    return rows.view(float).reshape(-1, 2)
 
 
 def _groups(name: str, words: NDArray[np.float64], step_s: float) -> list[dict[str, Any]]:

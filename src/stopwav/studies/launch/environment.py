@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from stopwav.measure.machine import THREAD_VARIABLES
+from stopwav.plugins import entry_points
 from stopwav.studies.digests import changed_file, missing_file
 
 # So many files are read again on a machine, evenly from all of them: of the rest it is looked whether they are there.
@@ -55,7 +56,7 @@ def installed_packages() -> dict[str, str]:
     """Return the version of Python, of stopwav, and of each installed package that it or an engine's package names."""
     requirements = metadata.requires("stopwav") or []
     names = [match[0] for text in requirements if (match := _NAME.match(text))]
-    names += [point.dist.name for group in GROUPS for point in metadata.entry_points(group=group) if point.dist]
+    names += [point.dist.name for group in GROUPS for point in entry_points(group) if point.dist]
     versions = {"Python": platform.python_version()}
     for name in dict.fromkeys(["stopwav", *names]):
         try:

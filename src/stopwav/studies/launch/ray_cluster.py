@@ -254,7 +254,7 @@ def _reach(destination: Destination, address: str) -> None:
         return
     try:
         socket.create_connection((host, int(port)), CONNECT_LIMIT_S).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise StopwavError(f"--on {destination}: cannot reach {address} ({error}); is its head running?") from None
 
 

@@ -28,9 +28,12 @@ def run_where_asked(spec: Spec, run: Callable[[Spec], Record]) -> Record:
     """
     if spec.on is None:
         return run(spec)
+    from stopwav.studies.engine_check import check_names
     from stopwav.studies.launch.machine_launcher import MachineLauncher, MachineLostError
 
-    cluster = open_cluster(parse_destination(spec.on, spec.place, spec.shared))
+    destination = parse_destination(spec.on, spec.place, spec.shared)
+    check_names(_engines_of(spec))  # before a machine is waited for, maybe for hours
+    cluster = open_cluster(destination)
     try:
         machines = getattr(spec, "machines", 1)  # of those studies that can share their work out
         with MachineLauncher(cluster, spec.say, machines) as launcher, launching_on(launcher):
@@ -42,6 +45,13 @@ def run_where_asked(spec: Spec, run: Callable[[Spec], Record]) -> Record:
                     spec.say(f"{lost}; continuing on another machine")
     finally:
         cluster.close()
+
+
+def _engines_of(spec: StudySpec) -> list[str]:
+    """The engines and servers that a spec names, if any; a profile of SpeechBrain is none."""
+    settings = spec.stored()
+    named = [settings.get("engine"), *settings.get("engines", ()), *settings.get("targets", ())]
+    return [str(name) for name in named if name and not str(name).endswith((".yaml", ".yml"))]
 
 
 def open_cluster(destination: Destination) -> Cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -183,6 +184,8 @@ def _parameters(destination: Destination, submitit: Any) -> dict[str, Any]:
         if name == "gpu":
             parameters["gres"] = f"gpu:{value}:1"
         elif name == "cpu":
+            if not re.fullmatch("[0-9]{1,6}", value):
+                raise StopwavError(f"--place cpu={value}: give a whole number of processors")
             parameters["cpus_per_task"] = int(value)
         elif name in known:
             parameters[name] = value

@@ -80,7 +80,9 @@ def _curve(
     title = DEFINITIONS.short_title(f"{family}_p{percent}").rpartition(" P")[0]
     shown = [name for name in names if any(row["engine"] == name for row in rows)]
     y = alt.Y("seconds:Q", scale=alt.Scale(zero=True), title=f"{title}, s", axis=alt.Axis(format=TICKS, tickCount=6))
-    base = chart_of(rows).encode(x=_streams_axis(rows), y=y, color=colour(names, shown), detail="percentile:N")
+    base = chart_of(rows).encode(
+        x=_streams_axis(rows), y=y, color=colour(names, shown), detail=alt.Detail("percentile:N")
+    )
     lines = base.mark_line(strokeWidth=2.5).encode(
         opacity=alt.condition(alt.datum.percentile == "P50", alt.value(0.45), alt.value(1.0)),
         strokeDash=dash(names, shown),
@@ -96,10 +98,10 @@ def _curve(
         ],
     )
     limit = chart_of([{"limit": limit_s, "label": f"objective: P{percent} below {limit_s:g} s"}])
-    rule = limit.mark_rule(stroke=ink("caution"), strokeWidth=2, strokeDash=[6, 3]).encode(y="limit:Q")
+    rule = limit.mark_rule(stroke=ink("caution"), strokeWidth=2, strokeDash=[6, 3]).encode(y=alt.Y("limit:Q"))
     # On the left, where few streams keep the lines below it.
     label = limit.mark_text(align="left", dx=4, dy=-7, fontSize=12, fill=ink("caution")).encode(
-        x=alt.value(0), y="limit:Q", text="label:N"
+        x=alt.XValue(0), y=alt.Y("limit:Q"), text=alt.Text("label:N")
     )
     layers = [lines, dots, rule, label, *_capacity_rules(capacity, names, rows)]
     return Chart(
@@ -122,9 +124,12 @@ def _capacity_rules(
         if value and measured and name in names:
             one = chart_of([{"streams": value, "label": f"capacity {value:g}"}])
             inked = engine_ink(names.index(name))
-            rule = one.mark_rule(stroke=inked, strokeWidth=1.5, strokeDash=[2, 3]).encode(x="streams:Q")
+            rule = one.mark_rule(stroke=inked, strokeWidth=1.5, strokeDash=[2, 3]).encode(x=alt.X("streams:Q"))
             text = one.mark_text(align="left", dx=5, fontSize=12, fill=inked, baseline="top")
-            marks += [rule, text.encode(x="streams:Q", y=alt.value(4 + 16 * names.index(name)), text="label:N")]
+            marks += [
+                rule,
+                text.encode(x=alt.X("streams:Q"), y=alt.YValue(4 + 16 * names.index(name)), text=alt.Text("label:N")),
+            ]
     return marks
 
 
@@ -226,7 +231,7 @@ def _memory(rows: Sequence[Mapping[str, Any]], name: str, inked: str) -> Chart:
                 scale=alt.Scale(zero=False),
                 axis=alt.Axis(tickCount=5, format=TICKS),
             ),
-            detail="streams:N",
+            detail=alt.Detail("streams:N"),
             opacity=alt.Opacity("streams:O", scale=alt.Scale(domain=levels, range=[0.35, 1.0])),
             tooltip=[
                 alt.Tooltip("streams:Q"),

@@ -29,7 +29,7 @@ def _items(record: Record) -> dict[str, ComparableItem]:
     limit = next((item.limit for item in spec.objective.conditions if item.metric == "failed"), FEW_LOST)
     states = target_states(record, spec)
     # A capacity has an interval of its own, which is valid whenever the search stopped.
-    capacities = {target: capacity_estimate(spec, states[target]) for target in spec.targets}
+    capacities = {target: capacity_estimate(spec, states[target]) for target in spec.names}
     return {
         target: ComparableItem(partial(_capacity, capacity), metrics=(CAPACITY,))
         for target, capacity in capacities.items()

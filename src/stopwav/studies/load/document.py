@@ -19,6 +19,7 @@ from stopwav.report.document import (
     Section,
     Source,
     Table,
+    in_detail,
 )
 from stopwav.report.text import counted, format_bytes, format_interval, format_number, format_value, listed, missing
 from stopwav.stats import Estimate
@@ -101,7 +102,7 @@ def _text(spec: LoadSpec, targets: Sequence[Result], levels: Sequence[Result]) -
         own = [level for level in levels if level.params["target"] == target.name]
         if own:
             yield _levels(own, spec, target.name if len(targets) > 1 else "", page=False)
-    yield _note(spec)
+    yield from in_detail([_note(spec)])
     if slopes := _slopes(spec, levels):
         yield Lines(SOAK, slopes)
     if reasons := _reasons(levels):

@@ -13,7 +13,6 @@ from stopwav.stats.exceedance import Share, Side, clustered_share
 from stopwav.studies.load.level_table import LevelTable, invalid_reason
 from stopwav.studies.load.objective import EVENTS, Objective, ObjectiveCondition
 from stopwav.studies.load.search import LevelState
-from stopwav.studies.stream_facts import StreamFacts
 
 # A server that falls behind gets slower and slower. A rise of less than this, over all of a level, is not looked at:
 # a listener does not feel it, and waits differ by more than that from session to session.
@@ -107,7 +106,7 @@ def exceeding(condition: ObjectiveCondition, level: LevelTable) -> tuple[Floats,
     lost = 1.0 - level.completed
     if EVENTS[condition.family] == "word":  # type: ignore[index]
         # Words that no text held until the session failed or was cut.
-        spoken = level.table.word_count.astype(float)
+        spoken = level.table.words.sizes.astype(float)
         missing = lost * np.maximum(0.0, spoken - events)
         late, events = late + missing, events + missing
         unheard = np.full(1, float(level.unheard_words))
@@ -126,13 +125,10 @@ def values_of(family: str, level: LevelTable) -> tuple[Floats, Integers]:
         # What a session that was cut shows at its end may still change.
         kept = words.stable & (level.completed[words.stream] > 0)
         return words.committed_s[kept], words.stream[kept]
-    place = StreamFacts._fields.index(family)
-    values = np.array([facts[place] for facts in level.table.facts], dtype=float)
+    values = level.table.fact(family)
     if family == "final_latency":
         # Without word times, from the end of the audio.
-        from_end = StreamFacts._fields.index("final_latency_from_end")
-        ends = np.array([facts[from_end] for facts in level.table.facts], dtype=float)
-        values = np.where(np.isfinite(values), values, ends)
+        values = np.where(np.isfinite(values), values, level.table.fact("final_latency_from_end"))
     known = np.isfinite(values)
     if family != "first_word_latency":
         known &= level.completed > 0
@@ -149,9 +145,7 @@ def latency_rise(level: LevelTable) -> float | None:
 
 def session_latencies(level: LevelTable) -> Floats:
     """Return one latency per session, NaN where it has none: that of its final text, or that of its words."""
-    final = StreamFacts._fields.index("final_latency_from_end")
-    values = np.array([facts[final] for facts in level.table.facts], dtype=float)
-    return np.where(level.completed > 0, values, np.nan)
+    return np.where(level.completed > 0, level.table.fact("final_latency_from_end"), np.nan)
 
 
 def _rise(level: LevelTable, chosen: Floats, steady_s: float) -> float | None:

@@ -15,9 +15,12 @@ from stopwav.speech.events import Floats
 from stopwav.speech.stored_trace import trace_lists
 from stopwav.speech.utterance import Utterance
 from stopwav.stats import nearest_rank
-from stopwav.studies.corpus_header import header_utterances
+from stopwav.studies.engine_names import engine_names
 from stopwav.studies.stored_fields import WrongValue
-from stopwav.studies.stream_table import StreamFaultError, StreamTable, StreamTableBuilder
+from stopwav.studies.stream_table import StreamTable
+from stopwav.studies.stream_table_builder import StreamTableBuilder
+from stopwav.studies.trace_batch import StreamFaultError
+from stopwav.studies.utterance_table import UtteranceTable
 
 # Rules by which a level is the server's and not our own client's, fixed beforehand. A chunk is 100 ms of audio: 5 ms
 # are lost in what a listener notices, 50 ms are half a chunk.
@@ -103,30 +106,31 @@ def level_pieces(record: Record) -> dict[LevelKey, list[Piece]]:
         if piece.key[0] == "level":
             _, _, target, streams, faulty = piece.key
             by_key.setdefault((str(target), int(streams), bool(faulty)), []).append(piece)
-    targets = list(record.header.spec["targets"])
+    targets = engine_names(record.header.spec["targets"])
     return {key: by_key[key] for key in sorted(by_key, key=lambda key: (targets.index(key[0]), *key[1:]))}
 
 
 def read_level(utterances: Sequence[Utterance], streams: int, rounds: Mapping[int, Mapping[str, Any]]) -> LevelTable:
     """Return the table of a level from the data of its rounds: of those that are valid, unless none is."""
-    each = {index: _level_of(utterances, streams, {index: data}) for index, data in rounds.items()}
+    table = utterances if isinstance(utterances, UtteranceTable) else UtteranceTable.of(utterances)
+    each = {index: _level_of(table, streams, {index: data}) for index, data in rounds.items()}
     reasons = {index: invalid_reason(level) for index, level in each.items()}
     valid = {index: data for index, data in rounds.items() if not reasons[index]}
     dropped = [reasons[index] for index in rounds if index not in valid] if valid else []
-    kept = _level_of(utterances, streams, valid or rounds) if len(rounds) > 1 else next(iter(each.values()))
+    kept = _level_of(table, streams, valid or rounds) if len(rounds) > 1 else next(iter(each.values()))
     return replace(kept, invalid_rounds=len(dropped), invalid_because=dropped[0] if dropped else "")
 
 
-def _level_of(utterances: Sequence[Utterance], streams: int, rounds: Mapping[int, Mapping[str, Any]]) -> LevelTable:
-    builder = _LevelBuilder(StreamTableBuilder(utterances, [hash(utterance) for utterance in utterances]))
-    positions = {utterance.id: position for position, utterance in enumerate(utterances)}
+def _level_of(utterances: UtteranceTable, streams: int, rounds: Mapping[int, Mapping[str, Any]]) -> LevelTable:
+    builder = _LevelBuilder(StreamTableBuilder(utterances))
+    positions = {name: position for position, name in enumerate(utterances.ids)}
     for index, data in rounds.items():
         builder.add_round(index, data, positions)
     return builder.level(streams)
 
 
 def _read(record: Record) -> dict[LevelKey, LevelTable]:
-    utterances = header_utterances(record.header)
+    utterances = UtteranceTable.of_header(record.header)
     tables = {}
     for key, pieces in level_pieces(record).items():
         completed = {int(piece.key[1]): piece for piece in pieces if piece.status == "ok"}
@@ -190,7 +194,7 @@ class _LevelBuilder:
         if failure:
             self.failures.append((str(failure[0]), str(failure[1])))
         if not session["trace"]:
-            self.unheard_words += len(self.builder.utterances[position].words)
+            self.unheard_words += int(self.builder.utterances.word_counts[position])
             return
         lists = trace_lists(session["trace"])
         self.builder.add(lists, position, index)

@@ -8,18 +8,18 @@ import numpy as np
 
 from stopwav.record import NO_TRANSCRIPT, UNTRAINED, WITHOUT_TRANSCRIPT
 from stopwav.speech.events import Floats
-from stopwav.speech.waterfall import WATERFALL
 from stopwav.stats import (
     Estimate,
     binomial_share,
     cluster_mean,
     cluster_percentiles,
     cluster_ratio,
+    cluster_ratios,
     inverse,
     nearest_rank,
     t_quantile,
 )
-from stopwav.studies.error_rates import error_rates, is_by_character
+from stopwav.studies.error_rates import error_rates
 from stopwav.studies.load.definitions import DEFINITIONS
 from stopwav.studies.load.judgement import session_latencies, values_of
 from stopwav.studies.load.level_table import LevelRound, LevelTable, invalid_reason
@@ -52,8 +52,8 @@ def _allowed(
         return Estimate(None, unit=estimate.unit, note=f"invalid: {invalid}", code=INVALID)
     if definition is not None and definition.rests_on_text and untrained:
         return Estimate(None, unit=estimate.unit, note=UNTRAINED, code=UNTRAINED)
-    transcribed = any(text.errors is not None for text in level.table.texts)
-    if definition is not None and definition.needs_transcript and not transcribed and level.table.texts:
+    untold = len(level.table) and not level.table.transcribed.any()
+    if definition is not None and definition.needs_transcript and untold:
         return Estimate(None, unit=estimate.unit, note=WITHOUT_TRANSCRIPT, code=NO_TRANSCRIPT)
     return estimate
 
@@ -74,23 +74,25 @@ def _waits(level: LevelTable, seed: int) -> dict[str, Estimate]:
     words = level.table.words
     shown, streams = words.shown, words.stream[words.shown]
     metrics = {"word_latency_mean": cluster_mean(words.latency_s[shown], streams, seed=seed)}
-    for part in WATERFALL:
-        values = words.parts[part][shown]
-        if np.any(values):
-            metrics[f"waterfall_{part}"] = cluster_mean(values, streams, seed=seed)
-    return metrics
+    counts = words.count(shown)
+    sessions = np.flatnonzero(counts)
+    sums = {part: own for part, own in words.parts.items() if own.shown.any()}
+    tops, least = [own.shown[sessions] for own in sums.values()], [own.least for own in sums.values()]
+    n = int(counts.sum())
+    means = cluster_ratios(tops, counts[sessions], sessions, seed=seed, unit="s", n=n, least=least)
+    return metrics | {f"waterfall_{part}": mean for part, mean in zip(sums, means, strict=True)}
 
 
 def _texts(level: LevelTable, seed: int) -> dict[str, Estimate]:
     over = level.completed > 0
-    final = np.array([len(text.committed_by) for text in level.table.texts], dtype=float)
+    final = np.array([text.final_words for text in level.table.texts], dtype=float)
     unstable = np.array([text.unstable_words for text in level.table.texts], dtype=float)
     texts = [text for text, completed in zip(level.table.texts, over, strict=True) if completed]
     metrics = error_rates(
         [text.errors for text in texts if text.errors is not None],
         [text.characters for text in texts if text.characters is not None],
         lambda wrong, total: cluster_ratio(wrong, total, np.arange(wrong.size), seed=seed),
-        by_character=is_by_character(level.table.utterances),
+        by_character=level.table.utterances.normaliser.by_character,
     )
     metrics["upwr"] = cluster_ratio(unstable[over], final[over], np.flatnonzero(over), seed=seed)
     return metrics
@@ -230,10 +232,9 @@ def _memory_slope(looks: Floats) -> Estimate:
 def _line(level: LevelTable, seed: int) -> dict[str, Estimate]:
     """What one worker does in virtual time."""
     table = level.table
-    chunks = table.chunks
+    sizes = table.chunks.audio_sizes
     sessions = np.arange(len(table))
     rtf = cluster_ratio(table.service_s, table.audio_s, sessions, seed=seed, positive=True)
-    lags = cluster_percentiles(
-        (chunks.done_s - chunks.due_s)[chunks.with_audio], chunks.stream[chunks.with_audio], PERCENTILES, seed=seed
-    )
+    heard = sizes > 0
+    lags = cluster_percentiles(table.chunks.lag_s(), sessions[heard], PERCENTILES, seed=seed, sizes=sizes[heard])
     return {"rtf": rtf, "rtfx": inverse(rtf)} | {f"chunk_lag_p{round(100 * p)}": lag for p, lag in lags.items()}

@@ -38,10 +38,10 @@ class CapacityVerdicts:
 def capacity_verdicts(record: Record) -> CapacityVerdicts | None:
     """Return which targets carry more streams than the first; None where there is only one."""
     spec = stored_spec(LoadSpec, record.header)
-    if len(spec.targets) < 2:
+    if len(spec.names) < 2:
         return None
     states = target_states(record, spec)
-    base, *others = spec.targets
+    base, *others = spec.names
     first = capacity_estimate(spec, states[base])
     verdicts = (
         CapacityVerdict(name, compare_capacities(first, capacity_estimate(spec, states[name]))) for name in others

@@ -27,7 +27,7 @@ def load_results(record: Record) -> list[Result]:
     tables, pieces = level_tables(record), level_pieces(record)
     states = target_states(record, spec)
     results = []
-    for target in spec.targets:
+    for target in spec.names:
         own = {key: pieces[key] for key in pieces if key[0] == target}
         results.append(_capacity(record, spec, target, states[target], own))
         results += [_level(record, spec, key, tables.get(key), own[key]) for key in own]
@@ -73,7 +73,8 @@ def capacity_estimate(spec: LoadSpec, state: TargetState) -> Estimate:
     n = sum(state.rounds.values())
     high = None if found.surely_not is None else float(found.surely_not - 1)
     if high is None and all(state.judgements[streams].verdict == "holds" for streams in valid):
-        note = f"at least: no more than {most} streams were tried"
+        tried = "1 stream was" if most == 1 else f"{most} streams were"
+        note = f"at least: no more than {tried} tried"
         return Estimate(float(found.holds), float(found.surely), n=n, unit="streams", note=note, code="at-least")
     if high is None:
         return Estimate(
@@ -106,7 +107,13 @@ def _capacity(
         )
     return Result(
         name=target,
-        params={"target": target, "objective": spec.objective.text, "pace": spec.pace, "levels": len(state.judgements)},
+        params={
+            "target": target,
+            "setting": spec.setting_of(target),
+            "objective": spec.objective.text,
+            "pace": spec.pace,
+            "levels": len(state.judgements),
+        },
         status="ok" if state.judgements else failed[0].status if failed else "skipped",
         metrics={"capacity": capacity_estimate(spec, state)},
         warnings=tuple(dict.fromkeys(warnings)),

@@ -98,7 +98,8 @@ def _measure(spec: LoadSpec, record: Record, budget: Budget) -> None:
     utterances = header_utterances(record.header)
     kind = VirtualTarget if spec.pace == "virtual" else Target
     with ExitStack() as stack:
-        targets = {name: kind(name, spec, utterances) for name in spec.targets}
+        named = zip(spec.names, spec.targets, strict=True)
+        targets = {name: kind(name, target, spec, utterances) for name, target in named}
         for target in targets.values():
             stack.callback(target.close)
         for turn in _turns(spec, record, budget, utterances):
@@ -163,7 +164,7 @@ def _listed(spec: LoadSpec, record: Record) -> list[Turn]:
     states = target_states(record, spec)
     turns: list[Turn] = []
     for streams in spec.streams:
-        for name in spec.targets:
+        for name in spec.names:
             pieces = level_pieces(record)
             for faulty in (False, True) if spec.faults else (False,):
                 index = len(pieces.get((name, streams, faulty), ()))

@@ -11,6 +11,7 @@ from stopwav.errors import StopwavError
 from stopwav.servers.registry import is_server
 from stopwav.studies.budget import BudgetedSpec, parse_time
 from stopwav.studies.corpus_settings import AlignerSetting, LanguageSetting, NormaliserSetting
+from stopwav.studies.engine_names import EngineList, engine_names, engine_settings
 from stopwav.studies.load.objective import DEFAULT, Objective, parse_objective
 from stopwav.studies.load.schedule import Arrivals
 from stopwav.studies.load.search import MOST_STREAMS
@@ -24,10 +25,10 @@ class LoadSpec(BudgetedSpec):
     """The settings of a load run."""
 
     targets: Annotated[
-        list[str],
+        EngineList,
         Option(
-            "Servers, as NAME:ADDRESS[,key=value…], or engines, each of which is put behind `stopwav serve`; see "
-            "`stopwav engines`.",
+            "Servers, as [LABEL=]NAME:ADDRESS[,key=value…], or engines, each of which is put behind `stopwav serve`; "
+            "see `stopwav engines`.",
             positional=True,
             metavar="TARGET",
         ),
@@ -107,6 +108,15 @@ class LoadSpec(BudgetedSpec):
     )
 
     @property
+    def names(self) -> list[str]:
+        """The names of the targets in results: their labels or, without one, their settings."""
+        return engine_names(self.targets)
+
+    def setting_of(self, name: str) -> str:
+        """Return the setting of the target that results call so, without its label."""
+        return engine_settings({"targets": self.targets})[name]
+
+    @property
     def objective(self) -> Objective:
         """The objective."""
         return parse_objective(self.slo)
@@ -166,5 +176,5 @@ class LoadSpec(BudgetedSpec):
         if self.generators > 1 and self.pace == "virtual":
             raise ValueError(f"--generators {self.generators}: --pace virtual has no generators; leave it out")
         if len(set(self.targets)) < len(self.targets):
-            raise ValueError("a target is named twice")
+            raise ValueError("a target is named twice; leave one out, or give each a label such as fast=…")
         return self

@@ -49,7 +49,7 @@ def target_states(record: Record, spec: LoadSpec) -> dict[str, TargetState]:
     tables = level_tables(record)
     objective = spec.objective
     judged = {key: judge(objective, table) for key, table in tables.items() if not key[2]}
-    return {target: _state(record, target, tables, judged) for target in spec.targets}
+    return {target: _state(record, target, tables, judged) for target in spec.names}
 
 
 def _state(

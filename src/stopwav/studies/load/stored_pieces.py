@@ -90,7 +90,7 @@ def load_pieces(record: Record) -> list[PieceKind]:
     """Return the pieces that a run may hold."""
     spec = stored_spec(LoadSpec, record.header)
     rounds = possible_rounds(None)
-    names = frozenset(spec.targets)
+    names = frozenset(spec.names)
     levels = ANY_COUNT if spec.streams is None else frozenset(spec.streams)
     return [PieceKind("level", (rounds, names, levels, range(2)), StoredLevel), SPENT_KIND]
 
@@ -100,11 +100,11 @@ def missing_keys(record: Record) -> Iterator[Key]:
     spec = stored_spec(LoadSpec, record.header)
     if spec.streams is None:
         measured = {key[2] for key in record.keys if key[0] == "level"}
-        return (("level", 0, name, 1, 0) for name in spec.targets if name not in measured)
+        return (("level", 0, name, 1, 0) for name in spec.names if name not in measured)
     planned = (
         ("level", index, name, streams, faulty)
         for index in range(spec.rounds or 1)
-        for name in spec.targets
+        for name in spec.names
         for streams in spec.streams
         for faulty in range(1 + spec.faults)
     )

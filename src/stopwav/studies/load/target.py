@@ -52,8 +52,8 @@ class LevelPlan:
 class Target:
     """A target while it is measured. Whoever opens it closes it."""
 
-    def __init__(self, name: str, spec: LoadSpec, utterances: Sequence[Utterance]) -> None:
-        self.name, self._spec, self._utterances = name, spec, utterances
+    def __init__(self, name: str, target: str, spec: LoadSpec, utterances: Sequence[Utterance]) -> None:
+        self.name, self._target, self._spec, self._utterances = name, target, spec, utterances
         self._server: BackgroundServer | None = None
         self._clients: list[Client] = []
         self.facts: dict[str, Any] = {}
@@ -63,7 +63,7 @@ class Target:
         if self._clients:
             return Outcome("ok")
         try:
-            address = self.name if is_server(self.name) else self._start_server()
+            address = self._target if is_server(self._target) else self._start_server()
         except StopwavError as error:
             return Outcome("error", message=str(error))
         self._clients = open_clients(address, self._spec.chunk_ms, self._spec.processes)
@@ -134,7 +134,7 @@ class Target:
             options += ["--max-batch", str(self._spec.max_batch)]
         if self._spec.max_wait_ms is not None:
             options += ["--max-wait", str(self._spec.max_wait_ms)]
-        server = BackgroundServer(self.name, *options, drain_limit_s=0.0, niceness=NICENESS)
+        server = BackgroundServer(self._target, *options, drain_limit_s=0.0, niceness=NICENESS)
         self._server = server.__enter__()
         return f"vosk-server:{server.url()}"
 

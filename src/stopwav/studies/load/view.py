@@ -29,7 +29,7 @@ def load_view(run: StudyRun) -> dict[str, Any]:
     conditions = [condition for condition in spec.objective.conditions if condition.percentile is not None]
     capacity = {result.name: result.metrics["capacity"] for result in run.results if result.kind == "target"}
     return {
-        "targets": spec.targets,
+        "targets": spec.names,
         "conditions": [[condition.metric, condition.limit] for condition in conditions],
         "capacity": {name: [estimate.value, estimate.low, estimate.high] for name, estimate in capacity.items()},
         "curves": [row for condition in conditions for row in _curve(condition, tables, run.results)],

@@ -29,8 +29,8 @@ SLOWER = 3.0
 class VirtualTarget:
     """A target while it is measured in virtual time."""
 
-    def __init__(self, name: str, spec: LoadSpec, utterances: Sequence[Utterance]) -> None:
-        self.name, self._spec, self._utterances = name, spec, utterances
+    def __init__(self, name: str, target: str, spec: LoadSpec, utterances: Sequence[Utterance]) -> None:
+        self.name, self._target, self._spec, self._utterances = name, target, spec, utterances
         self._worker: Worker | None = None
         self._facts: dict[str, Any] = {}
 
@@ -40,7 +40,7 @@ class VirtualTarget:
             spec = self._spec
             wait_ms = DEFAULT_MAX_WAIT_MS if spec.max_wait_ms is None else spec.max_wait_ms
             batch = spec.max_batch or DEFAULT_MAX_BATCH, wait_ms / 1e3
-            self._worker = Worker(VirtualWorker, (self.name, self._spec.chunk_ms, *batch))
+            self._worker = Worker(VirtualWorker, (self._target, self._spec.chunk_ms, *batch))
             prepared = self._worker.call("prepare", list(self._utterances), time_limit_s=LOAD_LIMIT_S)
             if not prepared.ok:
                 self.close()

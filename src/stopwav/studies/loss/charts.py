@@ -86,7 +86,9 @@ def _bars(group: Sequence[Result], names: Sequence[str]) -> Chart:
             tooltip=tooltip,
         )
     )
-    whiskers = chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x="low:Q", x2="high:Q", y=y)
+    whiskers = (
+        chart_of(rows).mark_rule(strokeWidth=1.5, stroke=ink("ink")).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
+    )
     values = "; ".join(
         f"{loss_name(result)} {format_interval(result.metrics['step_time'], 1e3)} ms" for result in group
     )
@@ -141,7 +143,7 @@ def _time_against_memory(group: Sequence[Result], names: Sequence[str]) -> Chart
             alt.Tooltip("mb:Q", title="MB", format=VALUES),
         ],
     )
-    labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text="label:N")
+    labels = base.mark_text(align="left", dx=10, fontSize=11, fill=ink("ink")).encode(text=alt.Text("label:N"))
     values = "; ".join(
         f"{row['engine']} {format_digits(row['ms'])} ms, {format_bytes(1e6 * row['mb'])}" for row in rows
     )

@@ -135,5 +135,6 @@ COMPARABLE = Comparable(
     items=_items,
     settings=_settings,
     item_settings=_item_settings,
+    models=lambda record: {loss: loss for loss in stored_spec(LossSpec, record.header).losses},
     sample="batch",
 )

@@ -7,8 +7,10 @@ from typing import Any, cast
 
 from stopwav.record import Record, Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
+    Block,
     Cell,
     Column,
     Detail,
@@ -18,10 +20,11 @@ from stopwav.report.document import (
     Row,
     Section,
     Table,
+    in_detail,
 )
 from stopwav.report.text import DASH, counted, format_bytes, format_interval, format_value, listed, plain
 from stopwav.studies.loss.open_pairs import open_text, verdict_text
-from stopwav.studies.loss.profile_document import profiles
+from stopwav.studies.loss.profile_document import profile_sections
 from stopwav.studies.loss.ranks import NO_INTERVAL
 from stopwav.studies.loss.size import size_text
 from stopwav.studies.study import StudyRun
@@ -52,6 +55,10 @@ _LEGEND = {
 }
 
 
+# Losses that a terminal begins with.
+BRIEF_ROWS = 6
+
+
 def loss_document(run: StudyRun, detail: Detail) -> Document:
     """Return the tables, a legend of their marks, charts, and a sentence on each finding."""
     results, spec = run.results, run.record.header.spec
@@ -69,9 +76,10 @@ def loss_document(run: StudyRun, detail: Detail) -> Document:
         blocks=(
             Note(_settings_line(results), quiet=False, media=TEXT),
             *_size_note(run.record),
-            Section("The losses", (*tables, *legend, note)),
+            *(block for group in groups for block in _brief_table(group)),
+            Section("The losses", (*in_detail(tables), *legend, note)),
             Section("At a glance", (Figures((("time*",), ("memory*",), ("over-*",))),), media=PAGE),
-            *profiles(run.record),
+            *profile_sections(run.record),
         ),
         findings=tuple(_findings(run)),
         record=run.record,
@@ -159,6 +167,28 @@ def _table(group: Sequence[Result]) -> tuple[Table, Note]:
     rows = tuple(Row(tuple(_cells(result, group, largest))) for result in group)
     padding = _padding_text(next((result for result in group if result.metrics), group[0]))
     return Table(tuple(columns), rows, title=setting_text(group[0]), label=1), Note(padding)
+
+
+def _brief_table(group: Sequence[Result]) -> Iterator[Block]:
+    """Yield the first rows, without forward and backward, and the batches they are of: what a terminal begins with."""
+    shown = [result for result in group if result.metrics][:BRIEF_ROWS]
+    largest = any("largest_batch" in result.metrics for result in group)
+    columns = [
+        Column("rank", "left"),
+        Column("loss", "left", fold=True),
+        *map(Column, ("step, ms", "peak memory", "max relative error")),
+        *([Column("largest batch")] if largest else []),
+    ]
+    rows = []
+    for result in shown:
+        cells = _cells(result, group, largest)
+        rows.append(Row((*cells[:3], *cells[5:])))
+    left = len(group) - len(shown)
+    notes = (f"{counted(left, 'more loss', 'more losses')}: --all",) if left else ()
+    yield Table(tuple(columns), tuple(rows), title=setting_text(group[0]), label=1, notes=notes, media=BRIEF)
+    params: Any = next((result for result in group if result.metrics), group[0]).params
+    if compared := compared_text(params).removesuffix("; "):
+        yield Note(compared, quiet=False, media=BRIEF)
 
 
 def _cells(result: Result, group: Sequence[Result], largest: bool) -> list[Cell]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from stopwav.losses.implementation import Implementation
 from stopwav.losses.joiner_batch import JoinerBatch, make_joiner_batch
+from stopwav.measure.float32_products import HeldPrecision
 from stopwav.measure.plan import Plan
 from stopwav.measure.rounds import Round
 from stopwav.measure.stages import stage
@@ -63,7 +64,7 @@ class LossRunner:
 
     def __init__(self, setup: LossSetup, plan: Plan) -> None:
         self._setup, self._plan = setup, plan
-        self._loss = load_loss(setup)
+        self._loss, self._precision = load_loss(setup)
 
     def measure(self, batch: Batch, seed: int, visit_s: float | None = None) -> Round:
         """Return the round of one batch: first call, warm-up and values, then the memory in a pass of its own.
@@ -80,7 +81,8 @@ class LossRunner:
         step = loaded.result
         resident_bytes = host_resident_bytes()
         before = throttle_count()
-        samples = sample(step, clock, replace(self._plan, visit_s=visit_s))
+        samples = self._precision.take(lambda: sample(step, clock, replace(self._plan, visit_s=visit_s)))
+        samples = replace(samples, cautions=(*samples.cautions, *self._precision.cautions))
         after = throttle_count()
         return Round(
             index=0,
@@ -109,8 +111,8 @@ class LossRunner:
         return measure_cuda_peak(step, self._setup.device)
 
 
-def load_loss(setup: LossSetup) -> Implementation:
-    """Import the loss, and set the process up for its device and precision."""
+def load_loss(setup: LossSetup) -> tuple[Implementation, HeldPrecision]:
+    """Import the loss, set the process up for its device and precision, and return both."""
     from stopwav.losses.registry import find_loss
 
     if setup.memory_limit_bytes is not None:
@@ -122,9 +124,12 @@ def load_loss(setup: LossSetup) -> Implementation:
     from stopwav.models.checkpoint import disable_amx_in_vm
 
     disable_amx_in_vm()
-    # Off by default in PyTorch; a recipe that switches it on for all is the user's to name.
-    torch.backends.cuda.matmul.allow_tf32 = setup.precision == "tf32"
-    return find_loss(setup.loss)
+    # TF32 is off by default in PyTorch: that it is on here says nothing of the loss.
+    torch.set_float32_matmul_precision("high" if setup.precision == "tf32" else "highest")
+    precision = HeldPrecision(setup.loss, tf32=setup.precision == "tf32")
+    loss = find_loss(setup.loss)
+    precision.hold("after the loss was imported")
+    return loss, precision
 
 
 def make_inputs(setup: LossSetup, loss: Implementation, batch: Batch, seed: int) -> JoinerBatch:

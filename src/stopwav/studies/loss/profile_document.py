@@ -1,4 +1,4 @@
-"""The losses under the profiler: operators, kernels and memory of the recorded steps."""
+"""The losses of a run under the profiler, as a document."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ MOST_PROFILED, LONGEST_NAME = 20, 60
 PAGE_AND_FILE: tuple[Medium, ...] = ("markdown", "page")
 
 
-def profiles(record: Record) -> list[Section]:
+def profile_sections(record: Record) -> list[Section]:
     """Return the operators, the kernels and the memory of each loss under the profiler."""
-    recorded = profiles_of(record)
-    if not recorded:
+    profiles = profiles_of(record)
+    if not profiles:
         return []
     about = Note(
         "Under torch.profiler, which slows steps down: read which operator is large, not how long it takes. Operators "
         "and kernels are of all recorded steps, memory of the first trace."
     )
-    blocks = [block for number, piece in enumerate(recorded, start=1) for block in _profile(piece, number)]
+    blocks = [block for number, piece in enumerate(profiles, start=1) for block in _profile(piece, number)]
     return [Section("Under the profiler", (about, *blocks), media=PAGE_AND_FILE)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from stopwav.errors import Caution, Status
+from stopwav.measure.float32_products import CHANGED
 from stopwav.measure.rounds import Round
 from stopwav.piece import Piece
 from stopwav.record import Record, Result
@@ -74,6 +75,7 @@ def _result(
     trace = _piece(record, ("trace", loss, label))
     warnings = (
         *_check_warnings(check),
+        *_adapter_warnings(check, rounds),
         *_failure_warnings(rounds),
         *_comparison_warnings(loss, rounds, shared),
         *(() if trace is None or trace.status == "ok" else (failed_trace_warning(trace),)),
@@ -165,6 +167,14 @@ def _check_warnings(check: Piece | None) -> Iterator[Caution]:
         tolerance = TOLERANCES[check.data["precision"]]
         message = f"the relative error of its {name} is {error:.1e}; rounding explains up to {tolerance:g}"
         yield Caution("loss-wrong", f"{message}; it is timed all the same, and not ranked")
+
+
+def _adapter_warnings(check: Piece | None, rounds: LossRounds) -> Iterator[Caution]:
+    """What its adapter puts right, and how the loss changed the precision in its check or in a round; each once."""
+    of_check = [] if check is None else [Caution(*caution) for caution in check.data.get("cautions", ())]
+    samples = [round_.samples for of_batch in rounds.rounds for round_ in of_batch if round_.samples is not None]
+    of_rounds = [caution for of_round in samples for caution in of_round.cautions if caution.code == CHANGED]
+    yield from dict.fromkeys([*of_check, *of_rounds])
 
 
 def _failed_status(rounds: LossRounds) -> Status:

@@ -14,7 +14,15 @@ from stopwav.studies.loss.largest_batch import next_size
 from stopwav.studies.loss.rounds import step_key
 from stopwav.studies.loss.spec import LossSpec
 from stopwav.studies.piece_kinds import ANY_COUNT, ATTEMPTS, Key, PieceKind
-from stopwav.studies.stored_fields import Count, Seconds, StoredFields, StoredList, header_fields, stored_spec
+from stopwav.studies.stored_fields import (
+    Count,
+    Seconds,
+    StoredCaution,
+    StoredFields,
+    StoredList,
+    header_fields,
+    stored_spec,
+)
 from stopwav.studies.stored_rounds import StoredRound
 
 
@@ -32,6 +40,7 @@ class StoredCheck(StoredFields):
     gap: float | None
     version: str
     precision: Literal["float64", "float32", "tf32", "float16", "bfloat16"]
+    cautions: StoredList[StoredCaution] = Field(default=[])
 
     @model_validator(mode="after")
     def _has_value(self) -> StoredCheck:

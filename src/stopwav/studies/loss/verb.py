@@ -45,7 +45,7 @@ def _print_list(*, as_json: bool) -> None:
             "installed": listed.version is not None,
             "version": listed.version,
             "install": listed.install,
-            "needs": listed.needs.description(),
+            "needs": listed.installed_needs.description(),
             "devices": list(listed.needs.devices),
             "summary": listed.summary,
         }

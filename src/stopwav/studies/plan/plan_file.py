@@ -55,7 +55,7 @@ def read_plan(path: Path | str, overrides: Mapping[str, Any] | None = None) -> l
 def file_runs(path: Path, overrides: Mapping[str, Node]) -> list[PlannedRun]:
     """Return the runs that a file asks for: those of its studies, or the one grid of a recipe of SpeechBrain."""
     if holds_recipe(path):
-        return planned_runs(as_node({"studies": [{"grid": {"engine": str(path)}}]}, str(path)), overrides)
+        return planned_runs(as_node({"studies": [{"grid": {"engines": [str(path)]}}]}, str(path)), overrides)
     return planned_runs(read_yaml(path), overrides)
 
 

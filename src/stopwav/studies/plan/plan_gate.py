@@ -11,8 +11,8 @@ from stopwav.errors import StopwavError
 from stopwav.record import Record
 from stopwav.studies.comparable import Comparable
 from stopwav.studies.diff.condition import Condition, check_condition, parse_condition
-from stopwav.studies.diff.diff import comparable_of
 from stopwav.studies.diff.gate import CONDITIONS, Gate, thresholds_of
+from stopwav.studies.diff.items import comparable_of
 from stopwav.studies.diff.race import Terms, is_decided, judge_race
 from stopwav.studies.diff.requirements import Requirements, gate_conditions
 from stopwav.studies.plan.yaml_file import Node, shown
@@ -112,7 +112,7 @@ def stop_rule(gate: PlanGate) -> dict[str, Any]:
 
 def _read(text: str, study: Study) -> PlanGate:
     if match := _FAILS.fullmatch(text.strip()):
-        if study.comparable is None or not {"until", "engines"} <= study.spec.model_fields.keys():
+        if study.comparable is None or not study.comparable.races:
             raise StopwavError(f"{text!r} compares two engines of a run, which {study.name} does not have")
         return PlanGate(fail_on=((match["name"], float(match["percent"]) / 100 if match["percent"] else None),))
     condition = parse_condition(text)

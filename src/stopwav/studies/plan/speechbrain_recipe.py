@@ -41,13 +41,13 @@ def holds_recipe(path: Path) -> bool:
 
 def recipe_note(settings: Mapping[str, Any], expanded: Mapping[str, Any]) -> str:
     """Return what a user has to know of the settings that a recipe stands for: its device, which it does not name."""
-    if not is_recipe(str(settings.get("engine", ""))):
+    if (recipe := _recipe_of(settings)) is None:
         return ""
     device = expanded["device"]
     if settings.get("device"):
-        return f"{settings['engine']}: SpeechBrain's recipe, on {device} as given"
+        return f"{recipe}: SpeechBrain's recipe, on {device} as given"
     state = "found" if device == "cuda" else "not found"
-    return f"{settings['engine']}: SpeechBrain's recipe, on {device}: CUDA, which its tools prefer, was {state} here"
+    return f"{recipe}: SpeechBrain's recipe, on {device}: CUDA, which its tools prefer, was {state} here"
 
 
 def expand_recipe(settings: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -55,10 +55,17 @@ def expand_recipe(settings: dict[str, Any], given: Collection[str]) -> dict[str,
 
     A setting that was given wins over the recipe's. It names no device: that is as SpeechBrain's tools take it.
     """
-    if not is_recipe(str(settings.get("engine", ""))):
+    if (recipe := _recipe_of(settings)) is None:
         return settings
-    kept = [name for name in given if name != "engine"]
-    return {**settings, **read_recipe(settings["engine"], kept)}
+    kept = [name for name in given if name != "engines"]
+    return {**settings, **read_recipe(recipe, kept)}
+
+
+def _recipe_of(settings: Mapping[str, Any]) -> str | None:
+    """The recipe file that stands in the place of the engine; None where an engine does, or several do."""
+    named = settings.get("engines")
+    engines = [named] if isinstance(named, str) else list(named or ())
+    return str(engines[0]) if len(engines) == 1 and is_recipe(str(engines[0])) else None
 
 
 def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]:
@@ -85,7 +92,7 @@ def read_recipe(path: Path | str, given: Collection[str] = ()) -> dict[str, Any]
     }
     _check_keys(dimensions, readers, _DIMENSIONS)
     arguments: dict[str, Any] = {
-        "engine": _engine(file, root[_MODEL], model),
+        "engines": [_engine(file, root[_MODEL], model)],
         "durations": list(_DURATIONS_S),
         "batch_sizes": list(_BATCH_SIZES),
         "audio": "noise",

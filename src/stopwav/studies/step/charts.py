@@ -63,7 +63,7 @@ def _icicle(tree: StepTree) -> Chart:
     y = alt.Y("depth:O", title=None, axis=None)
     tooltip = [alt.Tooltip("path:N", title="row"), alt.Tooltip("size:N", title="takes")]
     boxes = base.mark_rect(stroke=ink("card"), strokeWidth=1).encode(
-        x2="to:Q",
+        x2=alt.X2("to:Q"),
         y=y,
         color=alt.Color(
             "kind:N", scale=alt.Scale(domain=list(_KIND_INKS), range=list(_KIND_INKS.values())), legend=None
@@ -79,7 +79,7 @@ def _icicle(tree: StepTree) -> Chart:
     return Chart(
         "Where the step goes",
         spec_of(
-            alt.layer(boxes, labels.encode(y=y, text="name:N")).add_params(shown),
+            alt.layer(boxes, labels.encode(y=y, text=alt.Text("name:N"))).add_params(shown),
             ROW_HEIGHT * (deepest + 1) + 40,
         ),
         "Each box is a row of the table, as wide as its share of the step's time, or of the saved activations; its "
@@ -153,7 +153,7 @@ def _classes(tree: StepTree) -> Chart:
             y=alt.Y("kind:N", sort=most, title=None),
             color=alt.Color("direction:N", scale=alt.Scale(domain=list(inks), range=list(inks.values())), legend=None),
             order=alt.Order("direction:N", sort="descending"),
-            tooltip=["kind:N", "direction:N", alt.Tooltip("ms:Q", format=".2f")],
+            tooltip=[alt.Tooltip("kind:N"), alt.Tooltip("direction:N"), alt.Tooltip("ms:Q", format=".2f")],
         )
     )
     return Chart(
@@ -174,11 +174,11 @@ def _timeline(moments: Sequence[Sequence[Any]]) -> Chart:
     colour = alt.Color("phase:N", scale=alt.Scale(domain=seen, range=[_PHASE_INKS[name] for name in seen]), legend=None)
     bars = chart_of(rows).mark_rect().encode(
         x=alt.X("at:Q", title="changes from row to row, in order", axis=alt.Axis(grid=False)),
-        x2="next:Q",
+        x2=alt.X2("next:Q"),
         y=alt.Y("MB:Q", title="MB in use, peak of each interval"),
-        y2="zero:Q",
+        y2=alt.Y2("zero:Q"),
         color=colour,
-        tooltip=["row:N", "phase:N", alt.Tooltip("MB:Q", format=".1f")],
+        tooltip=[alt.Tooltip("row:N"), alt.Tooltip("phase:N"), alt.Tooltip("MB:Q", format=".1f")],
     ).transform_calculate(next="datum.at + 1", zero="0")  # fmt: skip
     highest = max(rows, key=lambda row: row["MB"])
     about = f"Peak at {highest['row']}, {highest['phase']}: {format_bytes(highest['MB'] * 1e6)}."

@@ -143,12 +143,15 @@ def _settings(record: Record) -> Mapping[str, object]:
     if spec.batch_size is not None:
         batches = f"{spec.steps} of {spec.batch_size} utterances"
     return {
-        "model": spec.model,
         "dtype": f"{spec.dtype}{', autocast' if spec.autocast else ''}{', compiled' if spec.compile else ''}",
         "device": spec.device,
         "optimiser": spec.optimizer,
         "batches": f"{batches}{', sorted' if spec.sort else ''}, seed {spec.seed}",
     }
+
+
+def _model(record: Record) -> str:
+    return with_size(stored_spec(StepSpec, record.header), record.header.corpus).model
 
 
 COMPARABLE = Comparable(
@@ -165,5 +168,6 @@ COMPARABLE = Comparable(
     ),
     items=_items,
     settings=_settings,
+    models=lambda record: {"": _model(record)},
     sample="step",
 )

@@ -11,6 +11,7 @@ from stopwav.errors import StopwavError
 from stopwav.measure.training_step import PHASES
 from stopwav.record import Result
 from stopwav.report.document import (
+    BRIEF,
     PAGE,
     TEXT,
     Block,
@@ -24,6 +25,7 @@ from stopwav.report.document import (
     Row,
     Section,
     Table,
+    in_detail,
 )
 from stopwav.report.text import DASH, ROUGH, counted, format_bytes, format_number, format_value, plain
 from stopwav.stats import Estimate
@@ -33,6 +35,8 @@ from stopwav.studies.study import StudyRun
 # A mark at the share, explained below the table.
 DOUBT = "~"
 _DOUBT_NOTE = f"{DOUBT} a share that cannot be trusted: hooks cost about as much, or it varies by more than itself"
+# Rows that a terminal begins with, and the least share of them.
+MOST_BRIEF, LEAST_BRIEF_SHARE = 8, 0.01
 # Operators and modules of a profiled step that are listed.
 MOST_PROFILED = 10
 MOST_PROFILED_ON_PAGE = 20
@@ -58,8 +62,9 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
         title=title,
         blocks=(
             *settings,
-            Section("The step, row by row", (_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree, detail))),
-            *_labels(tree),
+            *_brief(tree, detail),
+            Section("The step, row by row", _rows_in_detail(tree, detail)),
+            *in_detail(_labels(tree)),
             Section("At a glance", (Figures((("*",),)),), media=PAGE),
             *_processes(tree),
             *_profile(tree.step, detail),
@@ -69,41 +74,6 @@ def step_document(run: StudyRun, detail: Detail) -> Document:
         warned=tuple(tree.warned),
         measured=tuple(tree.listed if detail.page else run.results),
     )
-
-
-def step_comparison(runs: Sequence[StudyRun]) -> Document:
-    """Return the milliseconds of a step and the share of each row, a column for each run.
-
-    Rows that only some of the runs have, as where they differ in the loss, stand after those that they share.
-    """
-    trees = [StepTree(run.results) for run in runs]
-    rows = [{row.result.name: row for row in tree.shown()} if tree.step.metrics else {} for tree in trees]
-    names = list(dict.fromkeys(name for by_name in rows for name in by_name))
-    models = [Column(plain(str(run.record.header.spec.get("model")), LONGEST_NAME)) for run in runs]
-    links = [Cell(run.record.path.stem, href=f"#s{index}-run") for index, run in enumerate(runs)]
-    times = [tree.step.metrics["step_time"].value if tree.step.metrics else None for tree in trees]
-    body = [_compared_row([by_name.get(name) for by_name in rows]) for name in names]
-    table = Table(
-        (Column("ms per step (share)", "left"), *models),
-        (
-            Row((Cell("run"), *links)),
-            Row((Cell("clean step, wall time"), *(Cell(_milliseconds(time_s)) for time_s in times))),
-            *body,
-        ),
-        title="Comparison of steps",
-    )
-    return Document(f"{len(runs)} runs compared", (table,))
-
-
-def _compared_row(rows: Sequence[TreeRow | None]) -> Row:
-    first = next(row for row in rows if row is not None)
-    cells = [DASH if row is None else _time_and_share(row.result) for row in rows]
-    return Row((Cell(first.name), *map(Cell, cells)), depth=first.depth)
-
-
-def _time_and_share(row: Result) -> str:
-    time_s, share = row.metrics["total_time"].value, row.metrics["share"].value
-    return DASH if time_s is None or share is None else f"{_milliseconds(time_s)} ({100 * share:.1f} %)"
 
 
 def _settings(step: Result) -> str:
@@ -132,6 +102,25 @@ def _tree_table(rows: Sequence[TreeRow]) -> Table:
         Column("layers", "left", wide=True),
     )
     return Table(columns, tuple(_tree_row(row) for row in rows))
+
+
+def _brief(tree: StepTree, detail: Detail) -> list[Block]:
+    """The outermost rows that take a share worth reading: what a terminal begins with."""
+    if detail.unfold:
+        return []
+    rows = [
+        row
+        for row in tree.shown()
+        if row.depth <= 1 and (row.result.metrics["share"].value or 0.0) >= LEAST_BRIEF_SHARE
+    ]
+    table = replace(_tree_table(rows[:MOST_BRIEF]), media=BRIEF)
+    texts = (_phases(tree.step), _memory(tree.step))
+    return [table, *(Note(text, quiet=False, media=BRIEF) for text in texts if text)]
+
+
+def _rows_in_detail(tree: StepTree, detail: Detail) -> tuple[Block, ...]:
+    blocks: list[Block] = [_tree_table(tree.shown(unfold=detail.unfold)), *_notes(tree, detail)]
+    return tuple(blocks) if detail.unfold else in_detail(blocks)
 
 
 def _tree_row(row: TreeRow) -> Row:
@@ -337,10 +326,11 @@ def _percent(estimate: Estimate) -> str:
 
 
 def _row_milliseconds(estimate: Estimate) -> str:
-    return "" if estimate.value == 0 else _milliseconds(estimate.value)
+    return "" if estimate.value == 0 else milliseconds(estimate.value)
 
 
-def _milliseconds(seconds: float | None) -> str:
+def milliseconds(seconds: float | None) -> str:
+    """Return seconds as milliseconds."""
     return DASH if seconds is None else format_number(1e3 * seconds, 2 if seconds < 0.1 else 1)
 
 

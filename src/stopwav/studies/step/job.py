@@ -146,7 +146,8 @@ def _prepare(model: Any, spec: StepSpec) -> Any:
     import torch
 
     model.train()
-    if spec.dtype != "float32" and not spec.autocast:
+    # TF32 is float32 whose products are rounded: PyTorch's setting, and not a type of weights.
+    if spec.dtype not in ("float32", "tf32") and not spec.autocast:
         model.to(getattr(torch, spec.dtype))
     return torch.compile(model) if spec.compile else model
 

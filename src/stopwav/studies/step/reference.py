@@ -43,9 +43,12 @@ class Sizes:
     loss: str = PRUNED
 
     def __post_init__(self) -> None:
-        numbers = [self.layers, self.width, self.heads, self.feed_forward, self.kernel, self.symbols - 1]
-        if not all(isinstance(number, int) and number > 0 for number in numbers) or self.kernel % 2 == 0:
-            raise StopwavError(f"{NAME}: sizes have to be whole numbers above 0, symbols above 1, and kernel odd")
+        for name in ("layers", "width", "heads", "feed_forward", "kernel", "symbols"):
+            number, least = getattr(self, name), 2 if name == "symbols" else 1
+            if not isinstance(number, int) or isinstance(number, bool) or number < least:
+                raise StopwavError(f"{NAME},{name}={number}: give a whole number, at least {least}")
+        if self.kernel % 2 == 0:
+            raise StopwavError(f"{NAME},kernel={self.kernel}: give an odd number")
         # Sines and cosines come in pairs, and every head has its share of the width.
         if self.width % 2 or self.width % self.heads:
             raise StopwavError(f"{NAME}: width {self.width} is not an even multiple of heads {self.heads}")

@@ -202,6 +202,8 @@ def _warnings(record: Record, ready: Piece | None, steps: CompletedSteps) -> tup
     warnings += [_failure_warning(piece, steps) for piece in record.pieces if piece.status != "ok"]
     if not record.complete:
         warnings.append(Caution("incomplete", "the run stopped early; continue with --resume"))
+    starts = [piece.data for piece in record.pieces if piece.key[0] == "ready" and piece.status == "ok"]
+    warnings += [Caution(*caution) for start in starts for caution in start.get("cautions", ())]
     if ready is not None:
         if ready.data["compiled"]:
             message = "a compiled graph runs no module of its own: only the whole model can be attributed"

@@ -46,7 +46,7 @@ SLOWDOWN = 4.0
 _WIDTHS, _INNER_WIDTHS, _SCORES = 24, 10, 3
 # Weights, gradients and two moments of AdamW.
 _STATES = 4
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 # Beyond this multiple of free memory a step is refused: the arithmetic is not off by as much.
 MOST_OF_FREE = 1.3
 

@@ -20,7 +20,7 @@ STEPS = 10
 PROFILE_SCHEDULE = "wait=0,warmup=1,active=1,repeat=1"
 # Optimisers of the reference; a job of your own brings its own.
 Optimizer = Literal["adamw", "adam", "sgd"]
-Dtype = Literal["float32", "bfloat16", "float16"]
+Dtype = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 class StepSpec(BudgetedSpec):
@@ -59,7 +59,7 @@ class StepSpec(BudgetedSpec):
         Field(default_factory=list)
     )
     optimizer: Annotated[Optimizer, Option("adamw, adam or sgd; FILE.py:FUNCTION returns its own.")] = "adamw"
-    dtype: Annotated[Dtype, Option("float32, bfloat16 or float16.")] = "float32"
+    dtype: Annotated[Dtype, Option("float32, tf32, bfloat16 or float16.")] = "float32"
     autocast: Annotated[bool, Option("Compute in --dtype by autocast.")] = False
     compile: Annotated[bool, Option("Compile the model; then only the whole model has a row.")] = False
     device: Annotated[str, Option("cpu, cuda or cuda:N.")] = "cpu"
@@ -86,8 +86,10 @@ class StepSpec(BudgetedSpec):
         if self.max_frames is None and self.batch_size is None:
             self.max_frames, self.sort = None if self.is_fitted else MAX_FRAMES, True
         self.steps = self.steps or (None if self.is_fitted else STEPS)
-        if self.autocast and self.dtype == "float32":
+        if self.autocast and self.dtype in ("float32", "tf32"):
             raise ValueError("--autocast computes in bfloat16 or float16: give one of them as --dtype")
+        if self.dtype == "tf32" and self.device == "cpu":
+            raise ValueError("--dtype tf32: only CUDA devices have it; give float32, or --device cuda")
         if self.profile_schedule != PROFILE_SCHEDULE:
             self.profile = True
         return self

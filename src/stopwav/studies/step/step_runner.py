@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
+from stopwav.measure.float32_products import HeldPrecision
 from stopwav.measure.labels import split_labels
 from stopwav.measure.module_profiler import ModuleProfiler
 from stopwav.measure.module_rows import RowSet, rows_of
@@ -48,9 +49,12 @@ class StepRunner:
         modules: Sequence[str] = (),
         steps: int,
         load_s: float = 0.0,
+        precision: HeldPrecision | None = None,
         now_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self._job, self._steps, self._load_s = job, steps, load_s
+        # None in the user's own process, whose settings are the user's.
+        self._precision = precision
         self._timer = StepTimer(job.device, now_ns)
         self._now_ns = now_ns
         self._distributed = _is_distributed(job.model)
@@ -73,6 +77,9 @@ class StepRunner:
         # Hooks have a first time too.
         if self._has_time(first_s, warmup_s, time_s):
             self._profiled(0)
+        # What is imported in the first step may change the precision; what changes it again later is an error.
+        if self._precision is not None:
+            self._precision.hold("after the warm-up")
         return {
             "load_s": self._load_s,
             "first_s": first_s,
@@ -84,6 +91,7 @@ class StepRunner:
             "model": type(_inner(self._job.model)).__name__,
             "compiled": _is_compiled(self._job.model),
             "device": self._job.device,
+            "cautions": [] if self._precision is None else self._precision.said(),
         }
 
     @staticmethod
@@ -102,6 +110,8 @@ class StepRunner:
         else:
             profiled, profiler = self._profiled(index)
             clean, batch = self._clean(index)
+        if self._precision is not None:
+            self._precision.check()
         parts = [(split_labels(row), phase, part) for (row, phase), part in profiled.parts.items()]
         return {
             "batch": {name: getattr(batch, name) for name in ("utterances", "real_frames", "padded_frames")},
@@ -191,9 +201,12 @@ def make_runner(spec: StepSpec) -> StepRunner:
         limit_host_memory(round(spec.memory_limit_gb * 1e9))
     start_s = perf_counter()
     job = make_job(spec)
-    return StepRunner(
-        job, depth=spec.depth, modules=spec.modules, steps=spec.steps or STEPS, load_s=perf_counter() - start_s
-    )
+    load_s = perf_counter() - start_s
+    way_out = "" if spec.dtype == "tf32" else "--dtype tf32 measures it in TF32"
+    precision = HeldPrecision(f"step {spec.model!r}", tf32=spec.dtype == "tf32", way_out=way_out)
+    precision.hold("after the model was made")
+    steps = spec.steps or STEPS
+    return StepRunner(job, depth=spec.depth, modules=spec.modules, steps=steps, load_s=load_s, precision=precision)
 
 
 @contextmanager

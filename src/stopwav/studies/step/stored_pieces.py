@@ -12,7 +12,16 @@ from stopwav.studies.budget import SPENT_KIND, planned_rounds, possible_rounds
 from stopwav.studies.piece_kinds import ANY_COUNT, Key, PieceKind, absent_keys
 from stopwav.studies.step.size import with_size
 from stopwav.studies.step.spec import STEPS, StepSpec
-from stopwav.studies.stored_fields import Bytes, Count, PositiveSeconds, Seconds, StoredFields, StoredList, stored_spec
+from stopwav.studies.stored_fields import (
+    Bytes,
+    Count,
+    PositiveSeconds,
+    Seconds,
+    StoredCaution,
+    StoredFields,
+    StoredList,
+    stored_spec,
+)
 
 # A row, a phase, and the seconds by the wall and by the device.
 StoredTime = Annotated[tuple[str, str, Seconds, Seconds | None], Field(strict=False)]
@@ -43,6 +52,7 @@ class StoredReady(StoredFields):
     labels: dict[str, str]
     model: str
     compiled: bool
+    cautions: StoredList[StoredCaution] = Field(default=[])
 
 
 class StoredFrames(StoredFields):

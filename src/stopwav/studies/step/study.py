@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from stopwav.studies.step.comparable import COMPARABLE
+from stopwav.studies.step.comparison_document import step_comparison
 from stopwav.studies.step.definitions import DEFINITIONS
-from stopwav.studies.step.document import step_comparison, step_document
+from stopwav.studies.step.document import step_document
 from stopwav.studies.step.forecast import forecast
 from stopwav.studies.step.results import step_results
 from stopwav.studies.step.run import step
