@@ -73,7 +73,8 @@ def test_screenshots_are_small() -> None:
     images = [path for path in (ROOT / "docs" / "images").rglob("*") if path.is_file()]
     named = set(re.findall(r"screenshots/([\w-]+)\.webp", (ROOT / "docs" / "screenshots.md").read_text()))
     assert named == {path.stem for path in images if path.suffix == ".webp"}
-    assert sum(path.stat().st_size for path in images) < 1_500_000
+    assert all(path.stat().st_size < 120_000 for path in images if path.suffix == ".webp")
+    assert sum(path.stat().st_size for path in images) < 3_500_000
 
 
 def test_links_lead_somewhere_in_the_site(site: Path) -> None:

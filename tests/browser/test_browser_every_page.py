@@ -62,9 +62,9 @@ return bad;
 """
 
 
-@pytest.fixture(scope="module", params=[*RUNS, "history"])
+@pytest.fixture(scope="module", params=[*RUNS, "history", "diff"])
 def study_page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run of each study, and of the history of several."""
+    """The page of a run of each study, of the history of several, and of a comparison."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "history":
         for name in ("latency-real", "latency-failures", "latency-explained"):
@@ -73,6 +73,12 @@ def study_page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         done = stopwav("history", folder)
         assert done.code == 0, done.stderr
         return folder / "history.html"
+    if request.param == "diff":
+        page = folder / "diff.html"
+        # The same run twice, which nothing but its name would refuse.
+        other = shutil.copy(RUNS["loss"], folder / "other.jsonl")
+        stopwav("diff", RUNS["loss"], other, "--force", "--html", page)
+        return page
     page = folder / f"{request.param}.html"
     write_page([StudyRun(Record.read(RUNS[request.param]))], page)
     return page

@@ -88,7 +88,7 @@ def _findings(found: LevelShifts, runs: Sequence[PastRun]) -> Iterator[str]:
     if len(shifts) > MOST_FINDINGS:
         yield f"{counted(len(shifts) - MOST_FINDINGS, 'more change point')} of the metrics below"
     if not shifts:
-        yield "No change point in the metrics that are looked at first"
+        yield "No change point in the key metrics"
 
 
 def _runs_text(runs: Sequence[PastRun]) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from html import escape
 from pathlib import Path
 
 import altair
@@ -15,6 +16,7 @@ from stopwav.record import Record
 from stopwav.report.chart import chart_svg
 from stopwav.studies.grid.cell import GridCell
 from stopwav.studies.grid.definitions import DEFINITIONS
+from stopwav.studies.grid.document import fit_text
 from stopwav.studies.study import StudyRun
 
 
@@ -104,6 +106,16 @@ def test_the_page_shows_tables_charts_and_laws(record: Record, tmp_path: Path) -
     for told in ("How it scales", "Predictions, not measurements", "slower than real time", "OOM", "skipped"):
         assert told in html
     assert html.count('class="plot"') == 4
+
+
+def test_the_page_tells_each_fit_once_and_its_chart_where_it_begins_and_ends(record: Record, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert command("report", record.path, "--html", page).code in (0, 1)
+    shown = page.read_text().partition("Everything measured")[0]
+    fits = [fit_text(result) for result in StudyRun(record).results if result.kind == "law"]
+    assert fits
+    assert [shown.count(escape(fit)) for fit in fits] == [1] * len(fits)
+    assert "batch 1: 0.0500 s at seconds of audio 1, 0.400 s at 8." in shown
 
 
 def test_charts_are_valid_and_draw(record: Record, tmp_path: Path) -> None:

@@ -173,3 +173,23 @@ def test_two_steps_are_compared_row_by_row(record: Record, run: StudyRun, tmp_pa
     assert "2 runs compared" in page
     assert 'href="#s1-run"' in page
     assert "<b>head</b>" not in page.partition("<script")[0]
+
+
+def test_a_title_is_the_model_and_what_it_was_made_with_stands_below_it_whole() -> None:
+    run = StudyRun(Record.read(Path(__file__).parents[2] / "data" / "step-profile.jsonl"))
+    model = run.record.header.spec["model"]
+    assert len(model) > 60
+    document = run.document(Detail(page=True))
+    assert document.title == "Training step of conformer-transducer"
+    assert any(model in getattr(block, "text", "") for block in document.blocks)
+
+
+def test_the_charts_of_a_step_say_what_they_show() -> None:
+    run = StudyRun(Record.read(Path(__file__).parents[2] / "data" / "step-profile.jsonl"))
+    charts = run.charts
+    assert "Of the time: model ConformerTransducer 87.6 %, encoder 82.8 %" in charts["icicle"].description
+    assert "SelfAttention 1508 ms, Convolution 1454 ms" in charts["kinds"].description
+    assert "encoder.layers.0.dropout, 7.79 ms, 1.91 times the mean of its row" in charts["layers"].description
+    # A box shows what it has room for; its name is whole.
+    names = {row["name"] for rows in charts["icicle"].spec["datasets"].values() for row in rows}
+    assert "(optimizer)" in names

@@ -149,7 +149,8 @@ def _length_chart(comparison: Comparison, curve: Curve) -> Chart | None:
     ticks = alt.Axis(grid=False, format=TICKS, values=lengths)
     x = alt.X("length_s:Q", scale=log, title="length of the input, s", axis=ticks)
     title = f"{curve.title.rstrip(',')}, {curve.unit}"
-    y = alt.Y("value:Q", scale=log, title=title, axis=alt.Axis(format=TICKS, tickCount=6))
+    amounts = log_ticks(row[end] for row in (*known, *fits) for end in ("value", "low", "high") if row.get(end))
+    y = alt.Y("value:Q", scale=log_scale(amounts), title=title, axis=alt.Axis(format=TICKS, values=amounts))
     tooltip = [
         alt.Tooltip("engine:N"),
         alt.Tooltip("length_s:Q", title="s of input", format=TICKS),
@@ -162,7 +163,9 @@ def _length_chart(comparison: Comparison, curve: Curve) -> Chart | None:
         base.mark_line(strokeWidth=1.5).encode(y=y),
         base.mark_point(filled=True, size=60, opacity=1).encode(y=y, shape=shape(names, shown), tooltip=tooltip),
         # Last, as the legend of a file takes the strength of its colours from the first; it covers nothing.
-        base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", scale=log, title=title), y2=alt.Y2("high:Q")),
+        base.mark_area(opacity=0.2).encode(
+            y=alt.Y("low:Q", scale=log_scale(amounts), title=title), y2=alt.Y2("high:Q")
+        ),
     ]
     drawn = "bands: 95 % interval; thin lines: scaling fit" if fits else "bands: 95 % interval"
     description = f"Points: measured; {drawn}; both axes logarithmic. {_curve_text(comparison, curve)}"

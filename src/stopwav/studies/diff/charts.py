@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from stopwav.report.axis import TICKS
+from stopwav.report.axis import TICKS, log_scale, log_ticks
 from stopwav.report.chart import Chart, chart_of, colour, engine_keys, ink, shape, spec_of
 from stopwav.report.text import effect_text
 from stopwav.stats.change import Change
@@ -64,10 +64,10 @@ def _chart(name: str, rows: Sequence[dict[str, Any]], runs: Sequence[str], about
     shown = [run for run in runs if any(row["engine"] == run for row in rows)]
     metrics = list(dict.fromkeys(row["metric"] for row in rows))
     offset = alt.YOffset("engine:N", sort=shown)
-    scale = alt.Scale(type="log", nice=False, padding=24)
-    ratio = alt.X(
-        "value:Q", title="ratio to run a (logarithmic)", scale=scale, axis=alt.Axis(format=TICKS, tickCount=6)
-    )
+    ends = [row[end] for row in rows for end in ("value", "low", "high") if end in row]
+    ticks = log_ticks([1.0, *ends])
+    axis = alt.Axis(format=TICKS, values=ticks)
+    ratio = alt.X("value:Q", title="ratio to run a (logarithmic)", scale=log_scale(ticks), axis=axis)
     base = chart_of(rows).encode(
         y=alt.Y("metric:N", sort=metrics, title=None, axis=alt.Axis(grid=False, labelLimit=260)),
         yOffset=offset,
@@ -78,7 +78,8 @@ def _chart(name: str, rows: Sequence[dict[str, Any]], runs: Sequence[str], about
     marks = base.mark_point(filled=True, size=60, opacity=1)
     layers = (
         same.encode(x=alt.X("at:Q")),
-        intervals.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q")),
+        # A layer without rows has no extent.
+        *([intervals.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))] if any("low" in row for row in rows) else ()),
         marks.encode(
             x=ratio,
             shape=shape(runs, shown).legend(None),

@@ -99,8 +99,9 @@ def _curve(
     )
     limit = chart_of([{"limit": limit_s, "label": f"objective: P{percent} below {limit_s:g} s"}])
     rule = limit.mark_rule(stroke=ink("caution"), strokeWidth=2, strokeDash=[6, 3]).encode(y=alt.Y("limit:Q"))
-    label = limit.mark_text(align="right", dy=-7, fontSize=12, fill=ink("caution")).encode(
-        x=alt.XValue("width"), y=alt.Y("limit:Q"), text=alt.Text("label:N")
+    # On the left, where few streams keep the lines below it.
+    label = limit.mark_text(align="left", dx=4, dy=-7, fontSize=12, fill=ink("caution")).encode(
+        x=alt.XValue(0), y=alt.Y("limit:Q"), text=alt.Text("label:N")
     )
     layers = [lines, dots, rule, label, *_capacity_rules(capacity, names, rows)]
     return Chart(
@@ -156,7 +157,7 @@ def _waits(rows: Sequence[Mapping[str, Any]], name: str) -> Chart:
             y=alt.Y(
                 "streams:O", sort=levels, title="streams at once", axis=alt.Axis(labelColor=ink("ink"), grid=False)
             ),
-            x=alt.X("ms:Q", stack="zero", title="mean wait for a word, ms", axis=alt.Axis(tickCount=5, format=TICKS)),
+            x=alt.X("ms:Q", stack="zero", title="mean wait for a word, ms", axis=alt.Axis(tickCount=8, format=TICKS)),
             color=alt.Color("part:N", scale=scale, sort=list(colours)),
             order=alt.Order("order:Q"),
             tooltip=[

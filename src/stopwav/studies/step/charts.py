@@ -54,7 +54,10 @@ def _icicle(tree: StepTree) -> Chart:
     # A file shows time, and so does a page until the reader chooses.
     shown = alt.param(name="shown", value=TIME, bind=alt.binding_select(options=[TIME, MEMORY], name="show "))
     x = alt.X(
-        "from:Q", title="share of the step", axis=alt.Axis(format="%", grid=False), scale=alt.Scale(domain=[0, 1])
+        "from:Q",
+        title="share of the step",
+        axis=alt.Axis(format="%", grid=False, tickCount=5),
+        scale=alt.Scale(domain=[0, 1]),
     )
     base = chart_of(rows).transform_filter("datum.mode == shown").encode(x=x)
     y = alt.Y("depth:O", title=None, axis=None)
