@@ -103,7 +103,7 @@ def time_in_turns(entries: Sequence[Entry], batches: Sequence[Batch], rounds: in
 
 
 def find_largest(entry: Entry, measured: Sequence[Batch], device: str) -> str:
-    """The largest batch that completed, and how the smallest that did not ended: from the measured peak, then closer."""
+    """The largest batch that completed, and how the smallest that did not ended, to one part in twenty."""
     utterances = nested_batch(load_shapes(), MOST, 0)
     needs = next(listed.installed_needs for listed in BUILT_IN if listed.name == split_name(entry.name)[0])
     free_bytes = torch.cuda.mem_get_info(device)[0] - 2e9

@@ -28,7 +28,7 @@ def _product(
 ):
     """The tile of `left @ right.T` in these rows and columns; both factors have rows of DEPTH values.
 
-    `split` multiplies float32 numbers by three products in TF32: each factor is the sum of two numbers of TF32, and only
+    `split` multiplies float32 numbers by three products in TF32: each factor is the sum of two of its numbers, and only
     the product of the smaller ones is left out. That is as exact as float32.
     """
     total = tl.zeros([ROWS, COLUMNS], SUM_DTYPE)

@@ -64,7 +64,7 @@ def choose_tiles(arithmetic: Arithmetic, symbols: int, device: torch.device) -> 
     """Return how to multiply on a device."""
     if device.type != "cuda":
         # Interpreted: small, so that small tests have several tiles, and deeper than wide, as tiles of a GPU may be.
-        tile = Tile(16, 16, 32, 4, 1)
+        tile = Tile(16, max(16, next_power_of_2(symbols) // 4), 32, 4, 1)
         return Tiles(_tile_arithmetic(arithmetic, TF32_CAPABILITY), tile, tile)
     properties: Any = torch.cuda.get_device_properties(device)
     kind = _tile_arithmetic(arithmetic, (properties.major, properties.minor))
