@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -246,6 +246,7 @@ class _Joiner:
             return lambda grads, hidden: _multiply(grads, weight, hidden)
         # In TF32 both factors must have the symbols in their rows, or cuBLAS takes one and a half times as long.
         tile = self._tiles.grads
+        tile = replace(tile, columns=min(tile.columns, max(16, next_power_of_2(self._deep_width))))
         turned = weight.T.contiguous()
         if self._deep_width % tile.columns:
             turned = functional.pad(turned, (0, 0, 0, -self._deep_width % tile.columns))
