@@ -335,8 +335,7 @@ def _distribution_text(title: str, entries: Sequence[Mapping[str, Any]]) -> str:
     for entry in entries:
         marks = [f"P{p} {_ms(entry[f'p{p}_ms'])}" for p in (50, 95)]
         share = 100 * entry["below_axis"] / entry["n"]
-        below = f", {share:.0f} % of them shorter than the axis and drawn at its left end"
-        tail = below if share >= 1 else ""
+        tail = f", {share:.0f} % of them shorter than the axis and drawn at its left end" if share >= 1 else ""
         sentences.append(f"{entry['engine']}: {', '.join(marks)} ({entry['n']} chunks{tail})")
     return f"{title[:1].upper()}{title[1:]}, per chunk. {'; '.join(sentences)}."
 
