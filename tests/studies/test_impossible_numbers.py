@@ -13,7 +13,7 @@ from stopwav.studies.study import LISTED, find_study
 # The first run of each study needs these; nothing is installed under such a name.
 NEEDED: dict[str, dict[str, Any]] = {
     "latency": {"engines": ["no-such"]},
-    "grid": {"engine": "no-such"},
+    "grid": {"engines": ["no-such"]},
     "compare": {"engines": ["no-such", "other"]},
     "load": {"targets": ["no-such"]},
     "loss": {"losses": ["no-such"]},

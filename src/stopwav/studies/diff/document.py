@@ -175,6 +175,7 @@ def changes_document(title: str, diff: Diff, places: Sequence[Block], outcome: S
             *map(_brief, tables),
             *in_detail(tables),
             *_part_tables(parts, definitions),
+            Missing(tuple(_left_out(diff)), media=BRIEF),
             *in_detail((Note(method), Missing(tuple(_reasons(diff, definitions)), media=EVERYWHERE))),
             *((Lines("Read with care", remarks),) if remarks else ()),
         ),
@@ -273,6 +274,12 @@ def _reasons(diff: Diff, definitions: Definitions) -> Iterator[str]:
                 reasons.setdefault(change.note, {})[definitions.short_title(change.metric)] = None
     for reason, titles in reasons.items():
         yield f"{reason}: {'; '.join(titles)}"
+
+
+def _left_out(diff: Diff) -> Iterator[str]:
+    """Why rows are left out where only numbers are shown: each reason once."""
+    notes = [change.note for item in diff.items for change in item.changes if change.value is None and change.note]
+    yield from (f"{counted(notes.count(note), 'row')} left out: {note}" for note in dict.fromkeys(notes))
 
 
 def _remarks(diff: Diff) -> Iterator[str]:

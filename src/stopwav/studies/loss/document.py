@@ -29,14 +29,10 @@ from stopwav.studies.loss.ranks import NO_INTERVAL
 from stopwav.studies.loss.size import size_text
 from stopwav.studies.study import StudyRun
 
-# More names make no title.
-MOST_NAMES_IN_TITLE = 3
-# Losses that a finding compares with the fastest: the next ones.
-MOST_COMPARED = 3
-WRONG = "✗"
-APPROXIMATE = "~"
-# At the name of a loss that failed in a part of its rounds.
-PARTLY = "†"
+# More names make no title, and a finding compares no more losses with the fastest: the next ones.
+MOST_NAMES_IN_TITLE, MOST_COMPARED = 3, 3
+# At the name of a loss that is wrong, that leaves paths out, and that failed in a part of its rounds.
+WRONG, APPROXIMATE, PARTLY = "✗", "~", "†"
 
 _ORDERS = {
     "file": "in the order of the file",
