@@ -1,12 +1,17 @@
 """Conditions on one run: what holds, what fails, what is open, and what cannot be known."""
 
+from pathlib import Path
+
 import pytest
 
 from stopwav.errors import StopwavError
 from stopwav.record import Result
+from stopwav.report.document import Table
 from stopwav.stats import Estimate
 from stopwav.studies.definition import Definition, Definitions, seconds
 from stopwav.studies.diff.condition import Condition, check_condition, judge, parse_condition
+from stopwav.studies.diff.gate_document import requirements_document
+from stopwav.studies.diff.requirements import Requirements
 from stopwav.studies.limit import Limit
 
 DEFINITIONS = Definitions(
@@ -110,3 +115,15 @@ def test_a_condition_that_no_run_of_the_study_can_meet_is_an_error(text, named):
 @pytest.mark.parametrize("text", ["rtf < 50%", "rtf < 1.5", "wer < 5%", "wer < 0.05", "word_latency_p95 < 1"])
 def test_a_condition_of_the_study(text):
     check_condition(parse_condition(text), DEFINITIONS)
+
+
+def test_microseconds_are_told_from_nothing():
+    judged = judge(Condition(Limit("step_time", "<", 0.001, "s")), microseconds())
+    document = requirements_document(Requirements(Path("run.jsonl"), "loss", (judged,)))
+    (table,) = (block for block in document.blocks if isinstance(block, Table))
+    assert table.rows[0].cells[2].text == "0.0000251 [0.0000249–0.0000252] s"
+
+
+def microseconds():
+    estimate = Estimate(2.512e-5, 2.494e-5, 2.523e-5, unit="s")
+    return Result("fused", {}, "ok", {"step_time": estimate})

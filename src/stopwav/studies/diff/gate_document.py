@@ -77,7 +77,12 @@ def _measured(judged: ConditionOutcome, definitions: Definitions) -> str:
         return format_bytes(estimate.value)
     is_share = definition is not None and definition.is_share
     scale, unit = (100.0, "%") if is_share else (1.0, estimate.unit)
-    return f"{format_interval(estimate, scale, MOST_DECIMALS)} {unit}".rstrip()
+    return f"{format_interval(estimate, scale, _most_decimals(estimate.value * scale))} {unit}".rstrip()
+
+
+def _most_decimals(number: float) -> int:
+    """Enough to tell a number of microseconds from nothing: three digits of it."""
+    return max(MOST_DECIMALS, 2 - math.floor(math.log10(abs(number)))) if number else MOST_DECIMALS
 
 
 def _method(gate: Gate) -> str:
