@@ -71,8 +71,8 @@ def test_charts_live_where_the_guides_have_images(site: Path) -> None:
 
 def test_screenshots_are_small() -> None:
     images = [path for path in (ROOT / "docs" / "images").rglob("*") if path.is_file()]
-    named = set(re.findall(r"screenshots/([\w-]+)\.webp", (ROOT / "docs" / "screenshots.md").read_text()))
-    assert named == {path.stem for path in images if path.suffix == ".webp"}
+    named = set(re.findall(r"((?:screenshots|before)/[\w-]+)\.webp", (ROOT / "docs" / "screenshots.md").read_text()))
+    assert named == {f"{path.parent.name}/{path.stem}" for path in images if path.suffix == ".webp"}
     assert all(path.stat().st_size < 120_000 for path in images if path.suffix == ".webp")
     assert sum(path.stat().st_size for path in images) < 3_500_000
 
