@@ -18,7 +18,7 @@ def forecast(spec: LoadSpec) -> Forecast:
         return Forecast(None, ("how many levels a search takes is not known before",))
     levels = len(spec.streams) * len(spec.targets) * (spec.rounds or 1) * (1 + spec.faults)
     level_s = (spec.soak_s or THOROUGH_S) + 20.0
-    return Forecast(levels * level_s, (f"{levels} levels of {time_text(level_s)}",))
+    return Forecast(levels * level_s, (f"{levels} level{'' if levels == 1 else 's'} of {time_text(level_s)}",))
 
 
 def problems(spec: LoadSpec) -> Iterator[tuple[str, str]]:
