@@ -54,7 +54,7 @@ class Deadly(Fake):
 def test_a_job_that_is_killed_is_followed_by_another(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text(KILLS_ITS_JOB)
     small = SmallStudy("grid", tmp_path)
-    record = small.run(tmp_path / "runs", on="slurm:local", engine="deadly.py:Deadly")
+    record = small.run(tmp_path / "runs", on="slurm:local", engines=["deadly.py:Deadly"])
     assert (tmp_path / "killed").exists()
     assert record.complete
     assert [piece.status for piece in record.pieces] == ["ok"] * 4
