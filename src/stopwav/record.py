@@ -215,8 +215,7 @@ class Record:
         self.close()
 
     def __repr__(self) -> str:
-        count = f"{len(self._pieces)} piece{'' if len(self._pieces) == 1 else 's'}"
-        held = f"{count}, {'complete' if self.complete else 'not complete'}"
+        held = f"{len(self._pieces)} pieces, {'complete' if self.complete else 'not complete'}"
         return f"<stopwav.Record of {self.header.study}: {str(self.path)!r}, {held}>"
 
     def _repr_html_(self) -> str:
