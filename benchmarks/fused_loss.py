@@ -129,7 +129,11 @@ def stages() -> None:
         dtype = DTYPES[precision]
         with Arithmetic(dtype, precision == "tf32" if dtype == torch.float32 else None).products():
             ceiling = ceilings(dtype)
-        floors = floors_s(shapes.cells, WIDTH, SYMBOLS, dtype, ceiling)
+        tile_rate = ceiling.operations_per_s
+        if precision == "float32":
+            with Arithmetic(dtype, True).products():
+                tile_rate = ceilings(dtype).operations_per_s / 3
+        floors = floors_s(shapes.cells, WIDTH, SYMBOLS, dtype, ceiling, tile_rate)
         times = stage_times_s(LossStep(FUSED, inputs_of(shapes, precision)))
         print(
             f"{precision}: at best {ceiling.bytes_per_s / 1e12:.2f} TB/s and {ceiling.operations_per_s / 1e12:.0f} "

@@ -20,6 +20,7 @@ from statistics import median
 import torch
 from fused_stages import peak_over_inputs_bytes
 
+from stopwav.losses.implementation import Needs
 from stopwav.losses.registry import BUILT_IN, installed_losses, split_name
 from stopwav.measure.clock import KernelClock, WallClock
 from stopwav.measure.machine import describe
@@ -53,15 +54,15 @@ class Entry:
     problem: str = ""
 
     @property
-    def logits(self) -> str:
-        """Which logits the loss holds."""
-        return next(listed.installed_needs.logits for listed in BUILT_IN if listed.name == split_name(self.name)[0])
+    def needs(self) -> Needs:
+        """What the loss needs, and which logits it holds."""
+        return next(listed.installed_needs for listed in BUILT_IN if listed.name == split_name(self.name)[0])
 
     def size(self, batch: Batch) -> int:
         """The cells that the loss holds for a batch, or its frames where it holds no logits."""
-        if self.logits == "joiner":
+        if self.needs.logits == "joiner":
             return len(batch) * max(batch.frames)
-        return batch.cells if self.logits == "packed" else batch.padded_cells
+        return batch.cells if self.needs.logits == "packed" else batch.padded_cells
 
 
 def entry_of(name: str, dtype: str, device: str) -> Entry | str:
@@ -105,7 +106,6 @@ def time_in_turns(entries: Sequence[Entry], batches: Sequence[Batch], rounds: in
 def find_largest(entry: Entry, measured: Sequence[Batch], device: str) -> str:
     """The largest batch that completed, and how the smallest that did not ended, to one part in twenty."""
     utterances = nested_batch(load_shapes(), MOST, 0)
-    needs = next(listed.installed_needs for listed in BUILT_IN if listed.name == split_name(entry.name)[0])
     free_bytes = torch.cuda.mem_get_info(device)[0] - 2e9
     bytes_each = entry.peak_bytes / max(map(entry.size, measured))
 
@@ -113,7 +113,7 @@ def find_largest(entry: Entry, measured: Sequence[Batch], device: str) -> str:
         return Batch(utterances.frames[:count], utterances.tokens[:count])
 
     counts = range(1, MOST + 1)
-    limit = needs.max_logits
+    limit = entry.needs.max_logits
     allowed = MOST if limit is None else max(n for n in counts if VOCAB * entry.size(first(n)) <= limit)
     predicted = max(n for n in counts if n == 1 or bytes_each * entry.size(first(n)) <= free_bytes)
     count, fits, fails, why = min(allowed, predicted), 0, allowed + 1, "not tried" if allowed == MOST else "refused"
@@ -139,8 +139,8 @@ def row_of(entry: Entry, dtype: str) -> str:
     centre = sum(logs) / len(logs)
     span = ""
     if len(logs) > 1:
-        spread_ = math.sqrt(sum((log - centre) ** 2 for log in logs) / (len(logs) - 1))
-        half = t_quantile(0.975, len(logs) - 1) * spread_ / math.sqrt(len(logs))
+        deviation = math.sqrt(sum((log - centre) ** 2 for log in logs) / (len(logs) - 1))
+        half = t_quantile(0.975, len(logs) - 1) * deviation / math.sqrt(len(logs))
         span = f" [{1e3 * math.exp(centre - half):.1f}–{1e3 * math.exp(centre + half):.1f}]"
     right = "" if entry.deviation <= TOLERANCES[dtype] else ", **wrong**"
     error = f"approximate: value off by {entry.gap:.0%}" if entry.gap is not None else f"{entry.deviation:.0e}{right}"

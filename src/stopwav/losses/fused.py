@@ -1,7 +1,7 @@
 """Joiner and transducer loss in one: exact, and never holding the logits of more than a chunk of cells.
 
 The forward pass saves a few numbers per real cell. The backward pass computes the logits again, chunk by chunk, and
-turns them into gradients in place. docs/guides/fused-loss.md explains it.
+turns them into gradients. docs/guides/fused-loss.md explains it.
 """
 
 from __future__ import annotations
